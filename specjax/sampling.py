@@ -1,0 +1,213 @@
+"""Logits, sampling parameters and noise become the sampled law and its token.
+
+Baseline decoding, tree verification and the entropy estimators call the same
+two functions, so that they speak of one law: `log_law` turns logits into the
+law that is sampled, `choose` draws a token from it.  The noise of a draw is a
+function of (request seed, absolute position, use) and of nothing else.  Whoever
+needs the token at a position therefore finds the same one, whatever the tree,
+the capacity or the neighbours in the batch.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import struct
+from jax import lax
+
+# The uses of noise at one position.  Every further use takes a further number.
+USE_TOKEN = 0
+
+_LOWEST_KEY = np.iinfo(np.int32).min
+_HIGHEST_KEY = np.iinfo(np.int32).max
+
+
+@struct.dataclass
+class Sampling:
+  """Sampling parameters, one entry a row.
+
+  Attributes:
+    temperature: `[B]` float32; 0 means argmax, the first of equals.
+    top_k: `[B]` int32; keep the k most probable tokens, 0 keeps all.
+    top_p: `[B]` float32; keep the fewest most probable tokens whose mass
+      reaches top_p (of what top_k left), 1 keeps all.
+    min_p: `[B]` float32; keep tokens of at least min_p times the largest
+      probability, 0 keeps all.
+  """
+
+  temperature: jax.Array
+  top_k: jax.Array
+  top_p: jax.Array
+  min_p: jax.Array
+
+
+def make(
+  batch: int,
+  temperature: float = 1.0,
+  top_k: int = 0,
+  top_p: float = 1.0,
+  min_p: float = 0.0,
+) -> Sampling:
+  """Returns the same sampling parameters for each of `batch` rows.
+
+  Args:
+    batch: number of rows `B`.
+    temperature: 0 for argmax, else the divisor of the logits.
+    top_k: number of tokens kept, 0 for all.
+    top_p: probability mass kept, in (0, 1].
+    min_p: least probability kept, relative to the largest, in [0, 1].
+
+  Raises:
+    ValueError: a parameter is out of its range.
+  """
+  if not 0.0 <= temperature < float('inf'):
+    raise ValueError(f'expected temperature >= 0, got {temperature}')
+  if top_k < 0 or int(top_k) != top_k:
+    raise ValueError(f'expected a whole top_k >= 0, got {top_k}')
+  if not 0.0 < top_p <= 1.0:
+    raise ValueError(f'expected top_p in (0, 1], got {top_p}')
+  if not 0.0 <= min_p <= 1.0:
+    raise ValueError(f'expected min_p in [0, 1], got {min_p}')
+  full = lambda value, dtype: jnp.full((batch,), value, dtype)
+  return Sampling(
+    temperature=full(temperature, jnp.float32),
+    top_k=full(top_k, jnp.int32),
+    top_p=full(top_p, jnp.float32),
+    min_p=full(min_p, jnp.float32),
+  )
+
+
+def log_law(logits: jax.Array, sampling: Sampling) -> jax.Array:
+  """Returns the log-probabilities of the law that is sampled, in nats.
+
+  Temperature first, then top-k, top-p and min-p, then normalisation.  Tokens
+  that tie with the last one kept are kept too.  No sort: a cut is a threshold,
+  found by bisection, and no work is done when no row asks for one.
+
+  Args:
+    logits: `[B, ..., V]` unnormalised log-probabilities.
+    sampling: parameters, `[B]`.
+
+  Returns:
+    `[B, ..., V]` float32, `-inf` where a token cannot be sampled.  At
+    temperature 0 the law is degenerate: 0 at the first largest logit.
+  """
+  logits = logits.astype(jnp.float32)
+  lead = logits.shape[:-1]
+  over_rows = lambda x: jnp.broadcast_to(
+    x.reshape(x.shape + (1,) * (logits.ndim - x.ndim)), (*lead, 1)
+  )
+  sampling = jax.tree.map(over_rows, sampling)
+  greedy = sampling.temperature == 0
+  scaled = logits / jnp.where(greedy, 1.0, sampling.temperature)
+  scaled = lax.cond(
+    jnp.any(_is_filtered(sampling)),
+    lambda x: _filter(x, sampling),
+    lambda x: x,
+    scaled,
+  )
+  return lax.cond(
+    jnp.any(greedy),
+    lambda x: jnp.where(greedy, _one_hot_log(logits), jax.nn.log_softmax(x)),
+    jax.nn.log_softmax,
+    scaled,
+  )
+
+
+def choose(
+  log_p: jax.Array,
+  seeds: jax.Array,
+  positions: jax.Array,
+  use: int = USE_TOKEN,
+) -> jax.Array:
+  """Returns the token that each law gives under its own noise.
+
+  `argmax_y log p(y) + g(y)` with independent standard Gumbel variables `g` (the
+  Gumbel-max trick), so a token is drawn with its probability; a degenerate law
+  gives its only token.  Tokens of probability zero are never drawn.
+
+  Args:
+    log_p: `[B, V]` log-probabilities, in nats.
+    seeds: `[B]` uint32 request seeds.
+    positions: `[B]` absolute positions of the tokens to draw.
+    use: what the draw is for, one number a use.
+
+  Returns:
+    `[B]` int32 tokens.
+  """
+  degenerate = jnp.all(jnp.max(log_p, axis=-1) == 0)
+  noise = lambda: jax.vmap(gumbel, in_axes=(0, 0, None, None))(
+    seeds, positions, use, log_p.shape[-1]
+  )
+  # A law with a token of probability 1 needs no noise, which is dear to make.
+  noisy = lax.cond(degenerate, lambda: log_p, lambda: log_p + noise())
+  return jnp.argmax(noisy, axis=-1).astype(jnp.int32)
+
+
+def gumbel(
+  seed: jax.Array, position: jax.Array, use: int, vocab_size: int
+) -> jax.Array:
+  """Returns the Gumbel noise `[V]` of one (seed, position, use).
+
+  Drawn in `high` mode: with the default 23 random bits the tails of a
+  vocabulary of 10^5 tokens would be visibly coarse.
+  """
+  key = jax.random.fold_in(jax.random.key(seed), position)
+  key = jax.random.fold_in(key, use)
+  return jax.random.gumbel(key, (vocab_size,), mode='high')
+
+
+def _is_filtered(sampling: Sampling) -> jax.Array:
+  cut = (sampling.top_k > 0) | (sampling.top_p < 1) | (sampling.min_p > 0)
+  return cut & (sampling.temperature > 0)
+
+
+def _filter(logits: jax.Array, sampling: Sampling) -> jax.Array:
+  """Sets the tokens that top-k, top-p or min-p cut to `-inf`."""
+  keys = _sortable(logits)
+
+  def enough_tokens(threshold):
+    count = jnp.sum(keys >= threshold, axis=-1, keepdims=True)
+    return (sampling.top_k > 0) & (count >= sampling.top_k)
+
+  logits = jnp.where(
+    keys >= _largest_threshold(enough_tokens, keys), logits, -jnp.inf
+  )
+  p = jax.nn.softmax(logits)
+
+  def enough_mass(threshold):
+    mass = jnp.sum(jnp.where(keys >= threshold, p, 0.0), axis=-1, keepdims=True)
+    return (sampling.top_p < 1) & (mass >= sampling.top_p)
+
+  kept = keys >= _largest_threshold(enough_mass, keys)
+  kept &= p >= sampling.min_p * jnp.max(p, axis=-1, keepdims=True)
+  return jnp.where(kept, logits, -jnp.inf)
+
+
+def _largest_threshold(satisfied_fn, keys: jax.Array) -> jax.Array:
+  """Largest int32 `t` with `satisfied_fn(t)`, which holds up to some point.
+
+  If it holds nowhere the result is the lowest key, which cuts nothing.
+  """
+
+  def halve(_, bounds):
+    low, high = bounds
+    # The mean rounded up, without overflow of low + high.
+    middle = (low | high) - ((low ^ high) >> 1)
+    good = satisfied_fn(middle)
+    return jnp.where(good, middle, low), jnp.where(good, high, middle - 1)
+
+  ends = lambda end: jnp.full((*keys.shape[:-1], 1), end, jnp.int32)
+  low, _ = lax.fori_loop(0, 32, halve, (ends(_LOWEST_KEY), ends(_HIGHEST_KEY)))
+  return low
+
+
+def _sortable(x: jax.Array) -> jax.Array:
+  """Maps float32 to int32 so that the order is kept (-0 lies below +0)."""
+  bits = lax.bitcast_convert_type(x, jnp.int32)
+  return bits ^ ((bits >> 31) & _HIGHEST_KEY)
+
+
+def _one_hot_log(logits: jax.Array) -> jax.Array:
+  best = jnp.argmax(logits, axis=-1, keepdims=True)
+  tokens = lax.broadcasted_iota(jnp.int32, logits.shape, logits.ndim - 1)
+  return jnp.where(tokens == best, 0.0, -jnp.inf)

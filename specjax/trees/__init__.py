@@ -1,0 +1,1 @@
+"""Draft trees as arrays: what they are, which are good, how one is walked."""

@@ -1,0 +1,114 @@
+"""The sampled law against a slow NumPy twin, and the noise against its law."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from specjax import sampling
+
+
+def slow_law(logits, temperature, top_k, top_p, min_p):
+  """One law in float64 by sorting, written to be read."""
+  logits = np.asarray(logits, np.float64)
+  if temperature == 0:
+    law = np.zeros(len(logits))
+    law[np.argmax(logits)] = 1
+    return law
+  p = np.exp((logits - logits.max()) / temperature)
+  if top_k:
+    p[p < np.sort(p)[::-1][min(top_k, len(p)) - 1]] = 0
+  p /= p.sum()
+  if top_p < 1:
+    falling = np.sort(p)[::-1]
+    last = np.searchsorted(np.cumsum(falling), top_p)
+    p[p < falling[min(last, len(p) - 1)]] = 0
+  p[p < min_p * p.max()] = 0
+  return p / p.sum()
+
+
+SETTINGS = [
+  (1.0, 0, 1.0, 0.0),
+  (0.0, 0, 1.0, 0.0),
+  (0.7, 0, 1.0, 0.0),
+  (1.3, 5, 1.0, 0.0),
+  (1.0, 0, 0.8, 0.0),
+  (1.0, 0, 1.0, 0.1),
+  (0.9, 7, 0.6, 0.05),
+  (1.0, 1, 1.0, 0.0),
+  (1.0, 1000, 0.999, 1.0),
+  (0.0, 3, 0.5, 0.3),
+]
+
+
+def test_law_equals_slow_twin_with_other_parameters_in_each_row():
+  rows = len(SETTINGS)
+  logits = 3 * np.random.default_rng(0).normal(size=(rows, 40))
+  columns = [jnp.asarray(c) for c in zip(*SETTINGS, strict=True)]
+  law = jax.jit(sampling.log_law)(
+    jnp.asarray(logits, jnp.float32), sampling.Sampling(*columns)
+  )
+  expected = [slow_law(x, *s) for x, s in zip(logits, SETTINGS, strict=True)]
+  np.testing.assert_allclose(np.exp(law), expected, atol=2e-6)
+  # What is cut is cut exactly.
+  np.testing.assert_array_equal(np.isneginf(law), np.asarray(expected) == 0)
+
+
+def test_law_takes_any_axes_between_row_and_vocabulary():
+  logits = jax.random.normal(jax.random.key(0), (2, 3, 4, 17))
+  laws = sampling.log_law(logits, sampling.make(2, 0.5, 4, 0.9))
+  for row in range(2):
+    for i in range(3):
+      one = sampling.log_law(logits[row, i], sampling.make(4, 0.5, 4, 0.9))
+      np.testing.assert_allclose(laws[row, i], one, atol=1e-6)
+
+
+def test_ties_at_the_cut_are_kept_and_argmax_takes_the_first():
+  logits = jnp.array([[1.0, 2.0, 2.0, 0.0]])
+  law = sampling.log_law(logits, sampling.make(1, 1.0, top_k=1))
+  np.testing.assert_allclose(np.exp(law), [[0, 0.5, 0.5, 0]], atol=1e-6)
+  greedy = sampling.log_law(logits, sampling.make(1, 0.0))
+  assert sampling.choose(greedy, jnp.uint32([3]), jnp.int32([9])) == 1
+
+
+@pytest.mark.parametrize(
+  'wrong',
+  [
+    {'temperature': -1},
+    {'temperature': float('nan')},
+    {'top_k': -1},
+    {'top_k': 1.5},
+    {'top_p': 0.0},
+    {'top_p': 1.1},
+    {'min_p': -0.1},
+    {'min_p': 2.0},
+  ],
+)
+def test_bad_parameters_are_named(wrong):
+  with pytest.raises(ValueError, match=f'expected .*{next(iter(wrong))}'):
+    sampling.make(1, **wrong)
+
+
+def test_tokens_follow_the_law():
+  p = np.array([0.5, 0.3, 0.15, 0.05, 0.0])
+  num_draws = 20_000
+  log_p = jnp.broadcast_to(jnp.log(p), (num_draws, 5))
+  tokens = jax.jit(sampling.choose)(
+    log_p,
+    jnp.arange(num_draws, dtype=jnp.uint32) // 100,
+    jnp.arange(num_draws) % 100,
+  )
+  counts = np.bincount(tokens, minlength=5)
+  assert counts[4] == 0
+  expected = num_draws * p[:4]
+  chi_square = ((counts[:4] - expected) ** 2 / expected).sum()
+  assert chi_square < 16.3  # 0.999 quantile, 3 degrees of freedom
+
+
+def test_noise_depends_on_seed_position_and_use_alone():
+  one = sampling.gumbel(jnp.uint32(5), jnp.int32(7), 0, 11)
+  np.testing.assert_array_equal(
+    one, jax.jit(sampling.gumbel, static_argnums=3)(5, 7, 0, 11)
+  )
+  for other in [(6, 7, 0), (5, 8, 0), (5, 7, 1)]:
+    assert np.all(one != sampling.gumbel(*other, 11))
