@@ -1,0 +1,1 @@
+"""Llama as pure passes: tokens, positions, masks and cache -> hidden."""

@@ -1,0 +1,327 @@
+"""What one model of the Llama family is: sizes, RoPE and a few switches."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+ROPE_KINDS = ('plain', 'linear', 'llama3')
+# The layout of a model type, and whether it normalises queries and keys.
+_QK_NORM = {'llama': False, 'qwen3': True}
+
+
+@dataclasses.dataclass(frozen=True)
+class RopeConfig:
+  """Rotary position embedding; see `rope.inverse_frequencies`.
+
+  Attributes:
+    theta: base of the geometric series of wave lengths.
+    kind: 'plain', 'linear' (positions divided by `factor`) or 'llama3'
+      (only the slow frequencies divided by `factor`).
+    factor: how much longer than in training the context may be.
+    low_freq_factor: llama3: wave lengths above `original_max_positions /
+      low_freq_factor` are divided by the whole factor.
+    high_freq_factor: llama3: wave lengths below `original_max_positions /
+      high_freq_factor` are left alone.
+    original_max_positions: llama3: context length of the first training.
+  """
+
+  theta: float = 10000.0
+  kind: str = 'plain'
+  factor: float = 1.0
+  low_freq_factor: float = 1.0
+  high_freq_factor: float = 4.0
+  original_max_positions: int = 8192
+
+  def __post_init__(self):
+    if self.kind not in ROPE_KINDS:
+      raise ValueError(f'expected a rope kind in {ROPE_KINDS}, got {self.kind}')
+    if self.theta <= 0 or self.factor <= 0:
+      raise ValueError(
+        'expected a rope theta and factor above 0, got '
+        f'theta {self.theta}, factor {self.factor}'
+      )
+    if self.kind == 'llama3' and not (
+      0 < self.low_freq_factor < self.high_freq_factor
+    ):
+      raise ValueError(
+        'expected 0 < low_freq_factor < high_freq_factor, got '
+        f'{self.low_freq_factor} and {self.high_freq_factor}'
+      )
+
+
+@dataclasses.dataclass(frozen=True)
+class LlamaConfig:
+  """Sizes and switches of one model; hashable, so it may be static to jit.
+
+  Attributes:
+    num_layers: `L`.
+    width: `E`, of the residual stream.
+    ffn_width: `F`, of the gated feed-forward layer.
+    num_heads: `Q`, query heads.
+    num_kv_heads: `K`, key/value heads; divides `Q`.
+    head_dim: `H`, even.
+    vocab_size: `V`.
+    norm_eps: added to the mean square in RMSNorm.
+    rope: rotary position embedding.
+    tie_embeddings: whether the head is the embedding matrix.
+    qk_norm: whether each query and key head is normalised (Qwen3).
+    max_positions: the longest text that the model was made for, in tokens.
+  """
+
+  num_layers: int
+  width: int
+  ffn_width: int
+  num_heads: int
+  num_kv_heads: int
+  head_dim: int
+  vocab_size: int
+  norm_eps: float = 1e-5
+  rope: RopeConfig = RopeConfig()
+  tie_embeddings: bool = False
+  qk_norm: bool = False
+  max_positions: int = 4096
+
+  def __post_init__(self):
+    for field in dataclasses.fields(self):
+      size = getattr(self, field.name)
+      if field.type is int and (not isinstance(size, int) or size < 1):
+        raise ValueError(f'expected {field.name} of at least 1, got {size!r}')
+    if self.num_heads % self.num_kv_heads:
+      raise ValueError(
+        'expected num_heads to be a multiple of num_kv_heads, got '
+        f'{self.num_heads} and {self.num_kv_heads}'
+      )
+    if self.head_dim % 2:
+      raise ValueError(f'expected an even head_dim, got {self.head_dim}')
+
+
+def from_hf(config: Mapping[str, Any]) -> LlamaConfig:
+  """Reads a Hugging Face `config.json`.
+
+  Args:
+    config: the parsed file, of model type llama or qwen3; RoPE may be spelled
+      `rope_theta` and `rope_scaling`, or `rope_parameters`.
+
+  Returns:
+    The configuration.
+
+  Raises:
+    ValueError: names what is missing or is not supported.
+  """
+  model_type = config.get('model_type')
+  if model_type not in _QK_NORM:
+    raise ValueError(
+      f'expected model_type in {sorted(_QK_NORM)}, got {model_type!r}'
+    )
+  _refuse_unsupported(config)
+  num_heads = _need(config, 'num_attention_heads')
+  width = _need(config, 'hidden_size')
+  return LlamaConfig(
+    num_layers=_need(config, 'num_hidden_layers'),
+    width=width,
+    ffn_width=_need(config, 'intermediate_size'),
+    num_heads=num_heads,
+    num_kv_heads=config.get('num_key_value_heads') or num_heads,
+    head_dim=config.get('head_dim') or width // num_heads,
+    vocab_size=_need(config, 'vocab_size'),
+    norm_eps=config.get('rms_norm_eps', 1e-6),
+    rope=_rope_from_hf(config),
+    tie_embeddings=config.get('tie_word_embeddings', False),
+    qk_norm=_QK_NORM[model_type],
+    max_positions=config.get('max_position_embeddings', 2048),
+  )
+
+
+def to_hf(config: LlamaConfig) -> dict[str, Any]:
+  """Writes what `from_hf` reads, in the spelling that every reader knows.
+
+  Args:
+    config: the configuration.
+
+  Returns:
+    The content of a Hugging Face `config.json`.
+  """
+  model_type = 'qwen3' if config.qk_norm else 'llama'
+  rope = config.rope
+  scaling = None
+  if rope.kind != 'plain':
+    scaling = {'rope_type': rope.kind, 'factor': rope.factor}
+  if rope.kind == 'llama3':
+    scaling |= {
+      'low_freq_factor': rope.low_freq_factor,
+      'high_freq_factor': rope.high_freq_factor,
+      'original_max_position_embeddings': rope.original_max_positions,
+    }
+  return {
+    'architectures': [f'{model_type.capitalize()}ForCausalLM'],
+    'model_type': model_type,
+    'num_hidden_layers': config.num_layers,
+    'hidden_size': config.width,
+    'intermediate_size': config.ffn_width,
+    'num_attention_heads': config.num_heads,
+    'num_key_value_heads': config.num_kv_heads,
+    'head_dim': config.head_dim,
+    'vocab_size': config.vocab_size,
+    'rms_norm_eps': config.norm_eps,
+    'rope_theta': rope.theta,
+    'rope_scaling': scaling,
+    'tie_word_embeddings': config.tie_embeddings,
+    'max_position_embeddings': config.max_positions,
+    'hidden_act': 'silu',
+  }
+
+
+def from_gguf(metadata: Mapping[str, Any], tie_embeddings: bool) -> LlamaConfig:
+  """Reads the metadata of a GGUF file.
+
+  Args:
+    metadata: the file's key-value pairs, of architecture llama or qwen3.
+    tie_embeddings: whether the file lacks a head of its own, which only its
+      list of tensors tells.
+
+  Returns:
+    The configuration.  Llama-3 scaling is not in the metadata either: such
+    files carry its frequencies as a tensor.
+
+  Raises:
+    ValueError: names what is missing or is not supported.
+  """
+  arch = metadata.get('general.architecture')
+  if arch not in _QK_NORM:
+    raise ValueError(
+      f'expected general.architecture in {sorted(_QK_NORM)}, got {arch!r}'
+    )
+  get = lambda name, default: metadata.get(f'{arch}.{name}', default)
+  need = lambda name: _need(metadata, f'{arch}.{name}')
+  num_heads, width = need('attention.head_count'), need('embedding_length')
+  scaling = get('rope.scaling.type', 'none')
+  if scaling not in ('none', 'linear'):
+    raise ValueError(f'expected rope scaling none or linear, got {scaling!r}')
+  vocab_size = get('vocab_size', None) or len(
+    _need(metadata, 'tokenizer.ggml.tokens')
+  )
+  return LlamaConfig(
+    num_layers=need('block_count'),
+    width=width,
+    ffn_width=need('feed_forward_length'),
+    num_heads=num_heads,
+    num_kv_heads=get('attention.head_count_kv', num_heads),
+    head_dim=get('attention.key_length', width // num_heads),
+    vocab_size=vocab_size,
+    norm_eps=need('attention.layer_norm_rms_epsilon'),
+    rope=RopeConfig(
+      theta=get('rope.freq_base', 10000.0),
+      kind='plain' if scaling == 'none' else scaling,
+      factor=1.0 if scaling == 'none' else need('rope.scaling.factor'),
+    ),
+    tie_embeddings=tie_embeddings,
+    qk_norm=_QK_NORM[arch],
+    max_positions=need('context_length'),
+  )
+
+
+def _need(fields: Mapping[str, Any], name: str) -> Any:
+  if fields.get(name) is None:
+    raise ValueError(f'expected a value for {name}, got none')
+  return fields[name]
+
+
+def _refuse_unsupported(config: Mapping[str, Any]) -> None:
+  for name in ('attention_bias', 'mlp_bias', 'use_sliding_window'):
+    if config.get(name):
+      raise ValueError(f'expected no {name}, got {name} = {config[name]}')
+  activation = config.get('hidden_act', 'silu')
+  if activation != 'silu':
+    raise ValueError(f'expected hidden_act silu, got {activation!r}')
+  other = set(config.get('layer_types') or ()) - {'full_attention'}
+  if other:
+    raise ValueError(f'expected full_attention layers, got {sorted(other)}')
+  if config.get('quantization_config'):
+    raise ValueError('expected plain weights, got a quantization_config')
+
+
+def _rope_from_hf(config: Mapping[str, Any]) -> RopeConfig:
+  rope = config.get('rope_parameters') or config.get('rope_scaling') or {}
+  theta = rope.get('rope_theta') or config.get('rope_theta', 10000.0)
+  # 'type' is the older spelling of 'rope_type'.
+  kind = rope.get('rope_type') or rope.get('type') or 'default'
+  if kind == 'default':
+    return RopeConfig(theta=theta)
+  if kind not in ('linear', 'llama3'):
+    raise ValueError(
+      f'expected rope type default, linear or llama3, got {kind!r}'
+    )
+  if kind == 'linear':
+    return RopeConfig(theta=theta, kind=kind, factor=_need(rope, 'factor'))
+  return RopeConfig(
+    theta=theta,
+    kind=kind,
+    factor=_need(rope, 'factor'),
+    low_freq_factor=_need(rope, 'low_freq_factor'),
+    high_freq_factor=_need(rope, 'high_freq_factor'),
+    original_max_positions=_need(rope, 'original_max_position_embeddings'),
+  )
+
+
+_LLAMA_2_7B = LlamaConfig(
+  num_layers=32,
+  width=4096,
+  ffn_width=11008,
+  num_heads=32,
+  num_kv_heads=32,
+  head_dim=128,
+  vocab_size=32000,
+)
+_LLAMA_3_1_8B = LlamaConfig(
+  num_layers=32,
+  width=4096,
+  ffn_width=14336,
+  num_heads=32,
+  num_kv_heads=8,
+  head_dim=128,
+  vocab_size=128256,
+  rope=RopeConfig(theta=500000.0, kind='llama3', factor=8.0),
+  max_positions=131072,
+)
+
+PRESETS: dict[str, LlamaConfig] = {
+  'llama-2-7b': _LLAMA_2_7B,
+  'llama-2-13b': dataclasses.replace(
+    _LLAMA_2_7B,
+    num_layers=40,
+    width=5120,
+    ffn_width=13824,
+    num_heads=40,
+    num_kv_heads=40,
+  ),
+  'llama-3.1-8b': _LLAMA_3_1_8B,
+  'llama-3.3-70b': dataclasses.replace(
+    _LLAMA_3_1_8B, num_layers=80, width=8192, ffn_width=28672, num_heads=64
+  ),
+  'deepseek-r1-distill-llama-8b': _LLAMA_3_1_8B,
+  'smollm2-135m': LlamaConfig(
+    num_layers=30,
+    width=576,
+    ffn_width=1536,
+    num_heads=9,
+    num_kv_heads=3,
+    head_dim=64,
+    vocab_size=49152,
+    rope=RopeConfig(theta=100000.0),
+    tie_embeddings=True,
+    max_positions=8192,
+  ),
+  'qwen3-8b': LlamaConfig(
+    num_layers=36,
+    width=4096,
+    ffn_width=12288,
+    num_heads=32,
+    num_kv_heads=8,
+    head_dim=128,
+    vocab_size=151936,
+    norm_eps=1e-6,
+    rope=RopeConfig(theta=1e6),
+    qk_norm=True,
+    max_positions=40960,
+  ),
+}
