@@ -1,0 +1,12 @@
+#!/usr/bin/env bash
+# Runs the checks: launch/test.sh [PYTEST ARGUMENTS].  The first run sets up
+# what it needs.
+set -euo pipefail
+# shellcheck source=launch/setup_env.sh
+source "$(dirname -- "${BASH_SOURCE[0]}")/setup_env.sh"
+
+setup_env base,test
+cd -- "$root"
+"$python" -m ruff check
+"$python" -m ruff format --check
+exec "$python" -m pytest "$@"
