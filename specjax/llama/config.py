@@ -230,6 +230,9 @@ def _refuse_unsupported(config: Mapping[str, Any]) -> None:
   for name in ('attention_bias', 'mlp_bias', 'use_sliding_window'):
     if config.get(name):
       raise ValueError(f'expected no {name}, got {name} = {config[name]}')
+  rotated = config.get('partial_rotary_factor', 1.0)
+  if rotated != 1.0:
+    raise ValueError(f'expected partial_rotary_factor 1, got {rotated}')
   activation = config.get('hidden_act', 'silu')
   if activation != 'silu':
     raise ValueError(f'expected hidden_act silu, got {activation!r}')

@@ -1,0 +1,1 @@
+"""Lets tests in subfolders import the oracles that lie beside this file."""
