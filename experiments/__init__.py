@@ -1,0 +1,1 @@
+"""One file is one claim: `launch/run.sh` lists and runs them."""
