@@ -3,6 +3,30 @@
 import numpy as np
 
 
+def random_weights(shapes, seed):
+  """Weights that any program can draw again from the seed.
+
+  Args:
+    shapes: nested dicts of things with a `shape`, as `Params.weights`.
+    seed: of one `RandomState`, read in alphabetical order of names.
+
+  Returns:
+    The same dicts of float32 arrays: vectors near 1, matrices and tables of
+    the standard deviation `1/sqrt(their smaller side)`.
+  """
+  rng = np.random.RandomState(seed)
+
+  def draw(name, node):
+    if isinstance(node, dict):
+      return {key: draw(key, node[key]) for key in sorted(node)}
+    noise = rng.randn(*node.shape)
+    if name.endswith('norm'):
+      return (1 + 0.1 * noise).astype(np.float32)
+    return (noise / min(node.shape[-2:]) ** 0.5).astype(np.float32)
+
+  return draw('', shapes)
+
+
 def logits(config, weights, tokens, positions, visible):
   """Logits of one row of tokens by one full pass, one query at a time.
 

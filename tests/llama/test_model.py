@@ -30,12 +30,17 @@ S = 16
 PREFILL = jax.jit(llama_model.prefill)
 COMMIT = jax.jit(llama_cache.commit)
 HEAD = jax.jit(llama_model.head)
-INIT = jax.jit(llama_model.init_params, static_argnums=(1, 2))
 
 
 @functools.cache
 def random_params(config=CONFIG, dtype=jnp.float32):
-  return INIT(jax.random.key(0), config, dtype)
+  shapes = jax.eval_shape(
+    lambda: llama_model.init_params(jax.random.key(0), config, dtype)
+  )
+  weights = reference_llama.random_weights(shapes.weights, seed=0)
+  return llama_model.Params(
+    jax.tree.map(lambda w: jnp.asarray(w, dtype), weights), config
+  )
 
 
 def random_tokens(seed, *shape):
@@ -118,12 +123,13 @@ def test_a_ragged_batch_is_its_rows_alone():
   got, cache = prefill_logits(params, tokens, lengths, empty_cache(4))
   more, cache = prefill_logits(params, tokens, jnp.full(4, 6), cache)
   for row, length in enumerate([6, 1, 0, 4]):
-    text = jnp.concatenate([tokens[row, :length], tokens[row]])[None]
-    alone, _ = prefill_logits(
-      params, text, jnp.array([length + 6]), empty_cache(1)
-    )
+    text = jnp.concatenate([tokens[row, :length], tokens[row]])
+    text = jnp.pad(text, (0, 6 - length))[None]  # one shape for all rows
+    count = jnp.array([length + 6])
+    alone, _ = prefill_logits(params, text, count, empty_cache(1))
     np.testing.assert_allclose(got[row, :length], alone[0, :length], atol=1e-4)
-    np.testing.assert_allclose(more[row], alone[0, length:], atol=1e-4)
+    after = alone[0, length : length + 6]
+    np.testing.assert_allclose(more[row], after, atol=1e-4)
   np.testing.assert_array_equal(cache.length, lengths + 6)
 
 
@@ -150,11 +156,12 @@ def test_tree_nodes_are_their_root_paths_run_as_chains(seed):
   )
   got = HEAD(params, hidden)
   for node in range(7):
-    path = np.array([root_path(parents, node)] * 2)
-    count = jnp.full(2, path.shape[1])
+    path = root_path(parents, node)
+    count, last = jnp.full(2, len(path)), len(path) - 1
+    path = jnp.array([path + [0] * (6 - last)] * 2)  # padded: one shape
     chain = jnp.take_along_axis(nodes, path, axis=1)
     expected, grown = prefill_logits(params, chain, count, cache)
-    np.testing.assert_allclose(got[:, node], expected[:, -1], atol=1e-4)
+    np.testing.assert_allclose(got[:, node], expected[:, last], atol=1e-4)
     committed = COMMIT(cache, new_kv, path, count)
     chex.assert_trees_all_close(committed, grown, atol=1e-5)
 
@@ -235,7 +242,8 @@ def test_features_are_the_inputs_of_their_layers():
   )
   x = np.asarray(got[:, :, 1])
   scale = np.sqrt((x**2).mean(-1, keepdims=True) + CONFIG.norm_eps)
-  np.testing.assert_allclose(hidden, x / scale, atol=1e-5)
+  expected = x / scale * params.weights['final_norm']
+  np.testing.assert_allclose(hidden, expected, atol=1e-5)
   assert none.shape == (1, 5, 0, CONFIG.width)
 
 
