@@ -112,11 +112,10 @@ def _ratio_of_totals(numerators, denominators, counts):
 def _interval(statistic_fn, num_rows, seed):
   """Returns the statistic of the rows, and its bootstrap interval."""
   value = statistic_fn(jnp.ones((num_rows, 1)))[..., 0]
-  drawn = jax.random.randint(
-    jax.random.key(seed), (_NUM_RESAMPLES, num_rows), 0, num_rows
+  counts = np.random.default_rng(seed).multinomial(
+    num_rows, np.full(num_rows, 1.0 / num_rows), size=_NUM_RESAMPLES
   )
-  counts = jax.vmap(lambda rows: jnp.bincount(rows, length=num_rows))(drawn)
-  resampled = jnp.sort(statistic_fn(counts.T.astype(float)), axis=-1)
+  resampled = jnp.sort(statistic_fn(jnp.asarray(counts.T, float)), axis=-1)
   # Order statistics, not interpolated: infinities may be among them.
   outside = int(_NUM_RESAMPLES * (1.0 - _COVERAGE) / 2.0)
   return Interval(

@@ -55,8 +55,8 @@ from specjax.theory import heads as heads_lib
 from specjax.theory import resample
 
 # Caps on a token's surprisal that are tried, in nats.
-_CAPS = (*np.geomspace(0.05, 20.0, 96), np.inf)
-_NUM_SURPLUSES = 64
+_CAPS = (*np.geomspace(0.05, 20.0, 256), np.inf)
+_NUM_SURPLUSES = 96
 _TINY = 1e-30
 
 
@@ -117,12 +117,7 @@ def run(
   """
   capacities = _check(capacities)
   caps = jnp.asarray(_CAPS)
-  progress = jax.lax.map(
-    lambda cap: entropy_lib.row_totals(
-      jnp.minimum(surprisals, cap), num_tokens
-    ),
-    caps,
-  )
+  progress = _capped_progress(surprisals, num_tokens, caps)
   ceilings = jnp.minimum(
     split_ceiling(caps[:, None], capacities),
     moment_ceiling(caps[:, None], capacities, vocab_size),
@@ -206,6 +201,17 @@ def rate(
   return resample.Interval(
     *(jnp.minimum(limit, jnp.asarray(capacities)) for limit in limits)
   )
+
+
+@jax.jit
+def _capped_progress(surprisals, num_tokens, caps):
+  """Returns `[G, R]`: each text's progress for each lam."""
+
+  def at_cap(cap):
+    progress = jnp.minimum(surprisals, cap)
+    return entropy_lib.row_totals(progress, num_tokens)
+
+  return jax.lax.map(at_cap, caps)
 
 
 @jax.jit
