@@ -134,10 +134,10 @@ def run_context(
   """Returns the least calls of each text, `[C, R]`, from the laws.
 
   Progress `E_y[min(s, lam(c))]`, where lam(c) solves `sum_y min(1, p_y e^lam) =
-  1 + B`; ceiling `log(1 + N B)`; B is cross-fitted.  Sharper than
-  `moment_ceiling` and `leaf`, and attained by uniform laws on complete trees.
-  Values of B up to K are tried; past `K - 1` a law's head gives less progress
-  than there is.
+  1 + B`; ceiling `log(1 + N B)`; B is cross-fitted.  Sharper than the limit of
+  `moment_ceiling`, and attained by uniform laws on complete trees.  Values of B
+  up to K are tried; past `K - 1` a head of K tokens shows less progress than
+  there is.
 
   Args:
     laws: summaries `[R, T]` with heads of K tokens.

@@ -90,8 +90,8 @@ def test_num_top_must_be_positive():
 @settings(max_examples=40, deadline=None)
 @given(
   seed=st.integers(0, 10**6),
-  vocab=st.integers(1, 12),
-  num_top=st.integers(1, 12),
+  vocab=st.sampled_from([1, 2, 5, 12]),
+  num_top=st.sampled_from([1, 3, 12]),
   u=st.floats(0.0, 6.0),
 )
 def test_heads_err_to_the_valid_side_and_are_exact_in_reach(
@@ -128,8 +128,8 @@ def test_heads_err_to_the_valid_side_and_are_exact_in_reach(
 @settings(max_examples=40, deadline=None)
 @given(
   seed=st.integers(0, 10**6),
-  vocab=st.integers(1, 12),
-  num_top=st.integers(1, 12),
+  vocab=st.sampled_from([1, 2, 5, 12]),
+  num_top=st.sampled_from([1, 3, 12]),
   surplus=st.floats(0.01, 12.0),
 )
 def test_saturating_cap_solves_its_equation(seed, vocab, num_top, surplus):

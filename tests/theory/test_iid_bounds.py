@@ -115,7 +115,7 @@ def test_lorden_fails_for_the_mean_over_starts_of_unlike_prompts():
     assert np.mean(duals) >= optima.mean() - 1e-9
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
   mu=st.one_of(st.just(0.0), st.floats(1e-6, 12.0)),
   ratio=st.floats(1.0, 1e3),
