@@ -4,6 +4,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 ROPE_KINDS = ('plain', 'linear', 'llama3')
 # The layout of a model type, and whether it normalises queries and keys.
 _QK_NORM = {'llama': False, 'qwen3': True}
@@ -208,9 +210,9 @@ def from_gguf(metadata: Mapping[str, Any], tie_embeddings: bool) -> LlamaConfig:
     num_kv_heads=get('attention.head_count_kv', num_heads),
     head_dim=get('attention.key_length', width // num_heads),
     vocab_size=vocab_size,
-    norm_eps=need('attention.layer_norm_rms_epsilon'),
+    norm_eps=_decimal(need('attention.layer_norm_rms_epsilon')),
     rope=RopeConfig(
-      theta=get('rope.freq_base', 10000.0),
+      theta=_decimal(get('rope.freq_base', 10000.0)),
       kind='plain' if scaling == 'none' else scaling,
       factor=1.0 if scaling == 'none' else need('rope.scaling.factor'),
     ),
@@ -224,6 +226,11 @@ def _need(fields: Mapping[str, Any], name: str) -> Any:
   if fields.get(name) is None:
     raise ValueError(f'expected a value for {name}, got none')
   return fields[name]
+
+
+def _decimal(value: float) -> float:
+  """The number that was meant: 1e-05 where float32 made 9.99999974e-06."""
+  return float(str(np.float32(value)))
 
 
 def _refuse_unsupported(config: Mapping[str, Any]) -> None:

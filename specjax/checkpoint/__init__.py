@@ -1,0 +1,1 @@
+"""Bytes to parameters and back, on the host."""

@@ -1,0 +1,88 @@
+"""Our own model folder: Orbax parameters, configuration, tokenizer, card.
+
+params/          parameters, by Orbax
+config.json      as Hugging Face spells it
+tokenizer.json   and what else `tokenizer.Tokenizer.save` writes
+card.json        what the model is, free of form; marks the folder as ours
+"""
+
+import json
+import os
+import pathlib
+import shutil
+import tempfile
+from collections.abc import Mapping
+from typing import Any
+
+import jax.numpy as jnp
+from orbax.checkpoint import v1 as ocp
+
+from specjax import tokenizer as tokenizer_lib
+from specjax.checkpoint import hf, weights
+from specjax.llama import config as llama_config
+from specjax.llama import model as llama_model
+
+CARD = 'card.json'
+
+
+def save(
+  folder: pathlib.Path,
+  params: llama_model.Params,
+  tokenizer: tokenizer_lib.Tokenizer,
+  card: Mapping[str, Any],
+) -> None:
+  """Writes a model folder, whole or not at all.
+
+  Args:
+    folder: a path where nothing is yet.
+    params: of the model.
+    tokenizer: of the model.
+    card: JSON values that say what the model is.
+
+  Raises:
+    ValueError: something is at `folder`.
+  """
+  folder = pathlib.Path(folder).absolute()
+  if folder.exists():
+    raise ValueError(f'expected a new folder, got {folder}, which exists')
+  folder.parent.mkdir(parents=True, exist_ok=True)
+  draft = pathlib.Path(
+    tempfile.mkdtemp(prefix=f'.{folder.name}-', dir=folder.parent)
+  )
+  try:
+    tokenizer.save(draft)
+    _write_json(draft / 'config.json', llama_config.to_hf(params.config))
+    _write_json(draft / CARD, card)
+    ocp.save(draft / 'params', params.weights)
+    os.rename(draft, folder)
+  finally:
+    shutil.rmtree(draft, ignore_errors=True)
+
+
+def load(folder: pathlib.Path, dtype: jnp.dtype) -> llama_model.Params:
+  """Reads the parameters of a model folder.
+
+  Args:
+    folder: written by `save`.
+    dtype: to which they are cast.
+
+  Returns:
+    The parameters.
+
+  Raises:
+    ValueError: names what is missing or does not fit the configuration.
+  """
+  folder = pathlib.Path(folder).absolute()
+  config = llama_config.from_hf(hf.read_json(folder / 'config.json'))
+  expected = weights.shapes(config, dtype)
+  try:
+    values = ocp.load(folder / 'params', expected.weights)
+  except (OSError, KeyError, ValueError) as error:
+    raise ValueError(
+      f'expected the parameters of config.json in {folder}, got: {error}'
+    ) from error
+  return expected.replace(weights=values)
+
+
+def _write_json(path: pathlib.Path, content: Mapping[str, Any]) -> None:
+  path.write_text(json.dumps(content, indent=2), 'utf-8')

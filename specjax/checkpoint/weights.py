@@ -1,0 +1,182 @@
+"""The names of parameters in files, and how files become `Params`.
+
+Both formats hold matrices as `[out, in]`, one tensor a layer; a `Params` holds
+`[in, out]`, stacked over layers.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+
+from specjax.llama import config as llama_config
+from specjax.llama import model as llama_model
+
+
+class Name(NamedTuple):
+  """One parameter: what it is called in each place, and how it is laid out.
+
+  Attributes:
+    ours: key in `Params.weights`, or in its `layers`.
+    hf: Hugging Face name, `{}` for the layer.
+    gguf: GGUF name, `{}` for the layer.
+    transposed: whether ours is the transpose of the file's.
+    rotary: whether its rows are coordinates that RoPE turns in pairs.
+  """
+
+  ours: str
+  hf: str
+  gguf: str
+  transposed: bool = False
+  rotary: bool = False
+
+
+OUTER = (
+  Name('embed', 'model.embed_tokens.weight', 'token_embd.weight'),
+  Name('final_norm', 'model.norm.weight', 'output_norm.weight'),
+  Name('head', 'lm_head.weight', 'output.weight'),
+)
+# Each after `model.layers.{}.` and `blk.{}.`, before `.weight`.
+INNER = tuple(
+  Name(ours, f'model.layers.{{}}.{hf}.weight', f'blk.{{}}.{gguf}.weight', *how)
+  for ours, hf, gguf, *how in (
+    ('attention_norm', 'input_layernorm', 'attn_norm'),
+    ('q', 'self_attn.q_proj', 'attn_q', True, True),
+    ('k', 'self_attn.k_proj', 'attn_k', True, True),
+    ('v', 'self_attn.v_proj', 'attn_v', True),
+    ('o', 'self_attn.o_proj', 'attn_output', True),
+    ('q_norm', 'self_attn.q_norm', 'attn_q_norm'),
+    ('k_norm', 'self_attn.k_norm', 'attn_k_norm'),
+    ('ffn_norm', 'post_attention_layernorm', 'ffn_norm'),
+    ('gate', 'mlp.gate_proj', 'ffn_gate', True),
+    ('up', 'mlp.up_proj', 'ffn_up', True),
+    ('down', 'mlp.down_proj', 'ffn_down', True),
+  )
+)
+
+
+class Source(NamedTuple):
+  """Named tensors of a file or of a folder of files.
+
+  Attributes:
+    style: 'hf' or 'gguf', whose names they are.
+    names: of all tensors.
+    read: name -> array, called once a tensor.
+    interleaved: whether RoPE turns neighbouring rows of a head, as in Llama
+      GGUF files, rather than row `i` with row `i + H/2`.
+  """
+
+  style: str
+  names: frozenset[str]
+  read: Callable[[str], np.ndarray]
+  interleaved: bool = False
+
+
+def shapes(
+  config: llama_config.LlamaConfig, dtype: jnp.dtype
+) -> llama_model.Params:
+  """The parameters of a model without their values.
+
+  Args:
+    config: of the model.
+    dtype: of the parameters.
+
+  Returns:
+    `Params` of `jax.ShapeDtypeStruct`.
+  """
+  make = lambda: llama_model.Llama(config, rngs=nnx.Rngs(0), dtype=dtype)
+  return llama_model.params_of(nnx.eval_shape(make))
+
+
+def assemble(
+  config: llama_config.LlamaConfig, source: Source, dtype: jnp.dtype
+) -> llama_model.Params:
+  """Fills the parameters of a model from a source.
+
+  One stack of layers is on the host at a time, beside one tensor.
+
+  Args:
+    config: of the model.
+    source: its tensors.
+    dtype: of the parameters.
+
+  Returns:
+    The parameters.
+
+  Raises:
+    ValueError: names a tensor that is missing, unused or misshapen.
+  """
+  expected = shapes(config, dtype)
+  outer = [name for name in OUTER if name.ours in expected.weights]
+  inner = [name for name in INNER if name.ours in expected.weights['layers']]
+  _check_names(config, source, set(_file_names(config, source, outer, inner)))
+
+  def stack(name):
+    shape = expected.weights['layers'][name.ours].shape
+    values = np.empty(shape, dtype)
+    for number in range(config.num_layers):
+      values[number] = _tensor(config, source, name, number, shape[1:])
+    return jnp.asarray(values)
+
+  weights = {
+    name.ours: jnp.asarray(
+      _tensor(config, source, name, None, expected.weights[name.ours].shape),
+      dtype,
+    )
+    for name in outer
+  }
+  weights['layers'] = {name.ours: stack(name) for name in inner}
+  return expected.replace(weights=weights)
+
+
+def _file_names(config, source, outer, inner) -> Iterator[str]:
+  for name in outer:
+    yield getattr(name, source.style)
+  for name in inner:
+    for number in range(config.num_layers):
+      yield getattr(name, source.style).format(number)
+
+
+def _check_names(config, source, expected):
+  missing = expected - source.names
+  if missing:
+    raise ValueError(f'expected tensors that are missing: {_some(missing)}')
+  unused = {
+    name
+    for name in source.names - expected
+    # Constants of RoPE, which follow from the configuration.
+    if not name.endswith('rotary_emb.inv_freq') and name != 'rope_freqs.weight'
+  }
+  if config.tie_embeddings:
+    unused.discard('lm_head.weight')  # Written by some: the embedding again.
+  if unused:
+    raise ValueError(f'expected no other tensors, got {_some(unused)}')
+
+
+def _some(names):
+  listed = sorted(names)
+  return ', '.join(listed[:5]) + (
+    f' and {len(listed) - 5} more' if len(listed) > 5 else ''
+  )
+
+
+def _tensor(config, source, name, number, shape):
+  """Reads one tensor in our layout; `shape` is ours too."""
+  file_name = getattr(name, source.style).format(number)
+  values = source.read(file_name)
+  file_shape = shape[::-1] if name.transposed else shape
+  if values.shape != file_shape:
+    raise ValueError(
+      f'expected {file_name} of shape {file_shape}, got {values.shape}'
+    )
+  if name.rotary and source.interleaved:
+    values = _halves_from_pairs(values, config.head_dim)
+  return values.T if name.transposed else values
+
+
+def _halves_from_pairs(values, head_dim):
+  """Rows `2i` and `2i + 1` of each head become `i` and `i + H/2`."""
+  paired = values.reshape(-1, head_dim // 2, 2, values.shape[-1])
+  return paired.swapaxes(1, 2).reshape(values.shape)
