@@ -11,8 +11,8 @@ Letters that name the axes of arrays everywhere in this package:
   N  tree nodes, the root included   A  accepted-path slots, depth limit + 1
 
 `D` is the number of tokens that one iteration emits, the bonus token included.
-The root of a draft tree is the last committed token, so a tree of `N` nodes is a
-verifier pass of `N` tokens and `D` lies between 1 and `N`.  Logarithms are
+The root of a draft tree is the last committed token, so a tree of `N` nodes is
+a verifier pass of `N` tokens and `D` lies between 1 and `N`.  Logarithms are
 natural (nats) and times are seconds.  `log_p` is a log-probability under the
 verifier, `log_q` one under the drafter.
 """

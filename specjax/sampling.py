@@ -143,6 +143,33 @@ def choose(
   return jnp.argmax(noisy, axis=-1).astype(jnp.int32)
 
 
+def draw(
+  logits: jax.Array,
+  sampling: Sampling,
+  seeds: jax.Array,
+  positions: jax.Array,
+) -> tuple[jax.Array, jax.Array]:
+  """Draws the token at a position, and says how probable it was.
+
+  Args:
+    logits: `[B, V]`.
+    sampling: parameters, `[B]`.
+    seeds: `[B]` uint32 request seeds.
+    positions: `[B]` absolute positions of the tokens to draw.
+
+  Returns:
+    `[B]` int32 tokens, and their log-probabilities `[B]` in nats under the law
+    they were drawn from.  That law says nothing at temperature 0, where the
+    log-probabilities are those of temperature 1 without filters.
+  """
+  log_p = log_law(logits, sampling)
+  tokens = choose(log_p, seeds, positions)
+  said = jnp.where(
+    sampling.temperature[:, None] == 0, jax.nn.log_softmax(logits), log_p
+  )
+  return tokens, jnp.take_along_axis(said, tokens[:, None], axis=1)[:, 0]
+
+
 def gumbel(
   seed: jax.Array, position: jax.Array, use: int, vocab_size: int
 ) -> jax.Array:

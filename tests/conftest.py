@@ -1,1 +1,41 @@
-"""Lets tests in subfolders import the oracles that lie beside this file."""
+"""Small models that several tests share."""
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from specjax.llama import config as llama_config
+from specjax.llama import model as llama_model
+
+
+def make_tiny(vocab_size: int, seed: int = 0) -> llama_model.Params:
+  """A Llama of two layers whose laws are neither flat nor degenerate."""
+  config = llama_config.LlamaConfig(
+    num_layers=2,
+    width=32,
+    ffn_width=64,
+    num_heads=4,
+    num_kv_heads=2,
+    head_dim=8,
+    vocab_size=vocab_size,
+    norm_eps=1e-5,
+    rope=llama_config.RopeConfig(theta=10000.0),
+    tie_embeddings=True,
+    qk_norm=False,
+    max_positions=512,
+  )
+  params = llama_model.init_params(jax.random.key(seed), config, jnp.float32)
+  sharpen = lambda x: 1.5 * x if x.ndim > 1 else x
+  return params.replace(weights=jax.tree.map(sharpen, params.weights))
+
+
+@pytest.fixture(scope='session')
+def tiny():
+  """A model of 23 tokens."""
+  return make_tiny(23)
+
+
+@pytest.fixture(scope='session')
+def tiny3():
+  """A model of 3 tokens, for enumeration."""
+  return make_tiny(3)

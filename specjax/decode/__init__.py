@@ -1,0 +1,1 @@
+"""Decoding: a proposed tree and the verifier give a verdict, and tokens."""

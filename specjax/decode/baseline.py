@@ -1,0 +1,70 @@
+"""Plain decoding, one token a pass: what every other way has to equal."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from specjax import sampling as sampling_lib
+from specjax.decode import loop
+from specjax.draft import base
+from specjax.llama import cache as llama_cache
+from specjax.llama import mask
+from specjax.llama import model as llama_model
+
+
+@functools.partial(jax.jit, static_argnames='eos_ids', donate_argnames='state')
+def run(
+  params: base.Params,
+  state: loop.DecodeState,
+  max_steps: int,
+  *,
+  eos_ids: tuple[int, ...],
+) -> loop.DecodeState:
+  """Decodes token by token until all rows are done or `max_steps` are taken.
+
+  Args:
+    params: verifier and sampling parameters; the drafter's are not looked at.
+    state: the rows; donated.
+    max_steps: most tokens of a row in this call.  Results do not depend on how
+      a run is cut into calls.
+    eos_ids: tokens that end a text.
+  """
+
+  def is_running(carry):
+    state, num_taken = carry
+    return ~jnp.all(state.is_done) & (num_taken < max_steps)
+
+  def body(carry):
+    state, num_taken = carry
+    return _step(params, state, eos_ids), num_taken + 1
+
+  return lax.while_loop(is_running, body, (state, jnp.int32(0)))[0]
+
+
+def _step(params, state, eos_ids):
+  """Reads the last token of each row and draws the next."""
+  hidden, _, new_kv = llama_model.forward(
+    params.verifier,
+    base.last_tokens(state.tokens, state.lengths)[:, None],
+    state.cache.length[:, None],
+    state.cache,
+    mask.committed(state.cache.length, state.cache.num_slots),
+    jnp.ones((1, 1, 1), bool),
+  )
+  tokens, log_p = sampling_lib.draw(
+    llama_model.head(params.verifier, hidden[:, 0]),
+    params.sampling,
+    state.seeds,
+    state.lengths,
+  )
+  is_running = (~state.is_done).astype(jnp.int32)
+  after, emitted = loop.emit(
+    state, tokens[:, None], log_p[:, None], is_running, eos_ids
+  )
+  path = jnp.zeros((tokens.shape[0], 1), jnp.int32)
+  return after.replace(
+    cache=llama_cache.commit(state.cache, new_kv, path, emitted),
+    num_steps=state.num_steps + is_running,
+  )

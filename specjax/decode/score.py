@@ -1,0 +1,56 @@
+"""The verifier's laws along texts that are there already."""
+
+from collections.abc import Callable
+
+import chex
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from specjax import sampling as sampling_lib
+from specjax.llama import model as llama_model
+
+
+def laws(
+  verifier: llama_model.Params,
+  hidden: jax.Array,
+  tokens: jax.Array,
+  sampling: sampling_lib.Sampling,
+  summary_fn: Callable[[jax.Array, jax.Array], chex.ArrayTree],
+  chunk: int = 8,
+) -> chex.ArrayTree:
+  """Summarises the sampled law at every position of a batch of texts.
+
+  The laws of `chunk` positions exist at a time, so that memory does not grow
+  with the length of the texts.
+
+  Args:
+    verifier: the model.
+    hidden: `[B, T, E]` of the tokens before each position, from a pass.
+    tokens: `[B, T]` the token that stands at each position.
+    sampling: parameters of the law, `[B]`.
+    summary_fn: `(log_p [B, chunk, V], tokens [B, chunk]) -> pytree
+      [B, chunk, ...]`.
+    chunk: positions at a time.
+
+  Returns:
+    What `summary_fn` returned, `[B, T, ...]`.
+  """
+  batch, num_positions = tokens.shape
+  num_chunks = -(-num_positions // chunk)
+  pad = num_chunks * chunk - num_positions
+
+  def split(x):
+    x = jnp.pad(x, [(0, 0), (0, pad)] + [(0, 0)] * (x.ndim - 2))
+    return jnp.moveaxis(x.reshape(batch, num_chunks, chunk, *x.shape[2:]), 1, 0)
+
+  def join(x):
+    x = jnp.moveaxis(x, 0, 1)
+    return x.reshape(batch, num_chunks * chunk, *x.shape[3:])[:, :num_positions]
+
+  def one(args):
+    rows, ids = args
+    logits = llama_model.head(verifier, rows)
+    return summary_fn(sampling_lib.log_law(logits, sampling), ids)
+
+  return jax.tree.map(join, lax.map(one, (split(hidden), split(tokens))))

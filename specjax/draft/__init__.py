@@ -1,0 +1,1 @@
+"""Drafters: from a context to a proposed tree, one file a drafter."""

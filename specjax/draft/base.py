@@ -1,0 +1,114 @@
+"""What a drafter is: a tuple of three pure functions over a batch of rows."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import chex
+import jax
+from flax import struct
+
+from specjax import sampling as sampling_lib
+from specjax.llama import cache as llama_cache
+from specjax.llama import model as llama_model
+from specjax.trees import tree as tree_lib
+
+
+@struct.dataclass
+class Params:
+  """Everything that stays the same while rows are decoded.
+
+  Attributes:
+    verifier: the model that decides.
+    drafter: what the drafter needs of its own: weights, tables, or `()`.
+    sampling: sampling parameters, `[B]`.
+  """
+
+  verifier: llama_model.Params
+  drafter: chex.ArrayTree
+  sampling: sampling_lib.Sampling
+
+
+@struct.dataclass
+class Prefix:
+  """Prompts that the verifier has read.
+
+  Attributes:
+    tokens: `[B, S]` int32, 0 past the prompt.
+    lengths: `[B]` int32 prompt lengths, at least 1.
+    cache: the verifier's, of the first `lengths - 1` tokens.
+  """
+
+  tokens: jax.Array
+  lengths: jax.Array
+  cache: llama_cache.KVCache
+
+
+@struct.dataclass
+class Proposal:
+  """A batch of draft trees.
+
+  Attributes:
+    tree: trees with a leading axis `[B]`.
+    log_q_full: `[B, N, V_draft]` the drafter's whole laws after each node, for
+      verification rules that need them, or None.
+  """
+
+  tree: tree_lib.Tree
+  log_q_full: jax.Array | None = None
+
+
+@struct.dataclass
+class Verdict:
+  """What the verifier made of a batch of draft trees.
+
+  Attributes:
+    path: `[B, N]` int32 accepted nodes, the root first.
+    tokens: `[B, N]` int32 emitted tokens; `tokens[:, d]` follows `path[:, d]`.
+      The last of them is the bonus token, which is no node of the tree.
+    log_p: `[B, N]` float32 log-probabilities of the emitted tokens in nats.
+    num_accepted: `[B]` int32 accepted nodes, the root included, which is the
+      number `D` of emitted tokens; 0 for a row that is done.
+  """
+
+  path: jax.Array
+  tokens: jax.Array
+  log_p: jax.Array
+  num_accepted: jax.Array
+
+
+class Drafter(NamedTuple):
+  """The three functions of a drafter.
+
+  Attributes:
+    init: `(params, prefix) -> state`.
+    propose: `(params, state, tokens [B, S], lengths [B], num_nodes) ->
+      (Proposal, state)`; the root of each tree is `tokens[lengths - 1]`.
+    observe: `(params, state, verdict) -> state`; told which of the nodes just
+      proposed were committed.
+  """
+
+  init: Callable[[Params, Prefix], chex.ArrayTree]
+  propose: Callable[..., tuple[Proposal, chex.ArrayTree]]
+  observe: Callable[[Params, chex.ArrayTree, Verdict], chex.ArrayTree]
+
+
+def stateless(propose_fn: Callable[..., Proposal]) -> Drafter:
+  """Returns a drafter that needs nothing but the tokens so far.
+
+  Args:
+    propose_fn: `(params, tokens [B, S], lengths [B], num_nodes) -> Proposal`.
+  """
+
+  def propose(params, state, tokens, lengths, num_nodes):
+    return propose_fn(params, tokens, lengths, num_nodes), state
+
+  return Drafter(
+    init=lambda params, prefix: (),
+    propose=propose,
+    observe=lambda params, state, verdict: state,
+  )
+
+
+def last_tokens(tokens: jax.Array, lengths: jax.Array) -> jax.Array:
+  """Returns `[B]`: the last token of each row, the root of its next tree."""
+  return jax.vmap(lambda row, length: row[length - 1])(tokens, lengths)
