@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import gguf
 import numpy as np
 
-from specjax.checkpoint import weights
+from specjax.checkpoint import configs, weights
 from specjax.llama import config as llama_config
 from specjax.llama import rope
 
@@ -65,7 +65,7 @@ def read(path: pathlib.Path) -> GgufFile:
     tensor = tensors[name]
     return gguf.dequantize(tensor.data, tensor.tensor_type)
 
-  config = llama_config.from_gguf(metadata, 'output.weight' not in tensors)
+  config = configs.from_gguf(metadata, 'output.weight' not in tensors)
   if 'rope_freqs.weight' in tensors:
     scaled = _llama3_rope(config, read_tensor('rope_freqs.weight'))
     config = dataclasses.replace(config, rope=scaled)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import safetensors
 
-from specjax.checkpoint import weights
+from specjax.checkpoint import configs, weights
 from specjax.llama import config as llama_config
 
 WHOLE = 'model.safetensors'
@@ -30,7 +30,7 @@ def read(
   Raises:
     ValueError: names a file that is missing or broken.
   """
-  config = llama_config.from_hf(read_json(folder / 'config.json'))
+  config = configs.from_hf(read_json(folder / 'config.json'))
   files = {}
   for shard in _shards(folder):
     opened = _open(shard)

@@ -10,16 +10,15 @@ import json
 import os
 import pathlib
 import shutil
-import tempfile
 from collections.abc import Mapping
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 from orbax.checkpoint import v1 as ocp
 
 from specjax import tokenizer as tokenizer_lib
-from specjax.checkpoint import hf, weights
-from specjax.llama import config as llama_config
+from specjax.checkpoint import configs, hf, weights
 from specjax.llama import model as llama_model
 
 CARD = 'card.json'
@@ -46,12 +45,11 @@ def save(
   if folder.exists():
     raise ValueError(f'expected a new folder, got {folder}, which exists')
   folder.parent.mkdir(parents=True, exist_ok=True)
-  draft = pathlib.Path(
-    tempfile.mkdtemp(prefix=f'.{folder.name}-', dir=folder.parent)
-  )
+  draft = folder.with_name(f'.{folder.name}-{os.getpid()}')
+  draft.mkdir()
   try:
     tokenizer.save(draft)
-    _write_json(draft / 'config.json', llama_config.to_hf(params.config))
+    _write_json(draft / 'config.json', configs.to_hf(params.config))
     _write_json(draft / CARD, card)
     ocp.save(draft / 'params', params.weights)
     os.rename(draft, folder)
@@ -73,8 +71,13 @@ def load(folder: pathlib.Path, dtype: jnp.dtype) -> llama_model.Params:
     ValueError: names what is missing or does not fit the configuration.
   """
   folder = pathlib.Path(folder).absolute()
-  config = llama_config.from_hf(hf.read_json(folder / 'config.json'))
-  expected = weights.shapes(config, dtype)
+  config = configs.from_hf(hf.read_json(folder / 'config.json'))
+  # One device, whatever the devices were on which they were saved.
+  here = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
+  expected = jax.tree.map(
+    lambda w: jax.ShapeDtypeStruct(w.shape, w.dtype, sharding=here),
+    weights.shapes(config, dtype),
+  )
   try:
     values = ocp.load(folder / 'params', expected.weights)
   except (OSError, KeyError, ValueError) as error:

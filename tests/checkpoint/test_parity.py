@@ -15,7 +15,7 @@ sys.path.append(str(pathlib.Path(__file__).parents[1]))  # run as a script
 
 import reference_checkpoint
 
-from specjax.checkpoint import gguf_file, hf, resolve, weights
+from specjax.checkpoint import configs, gguf_file, hf, resolve, weights
 from specjax.llama import cache as llama_cache
 from specjax.llama import config as llama_config
 from specjax.llama import model as llama_model
@@ -47,15 +47,12 @@ def load_small(folder, case):
   return weights.assemble(*hf.read(folder), jnp.float32)
 
 
-def their_small_logits(case):
+def their_small_model(case):
   torch = pytest.importorskip('torch')
   config = reference_checkpoint.CASES[case]
   named = reference_checkpoint.tensors(config)
-  return their_logits(
-    config,
-    {name: torch.from_numpy(tensor) for name, tensor in named.items()},
-    reference_checkpoint.tokens(config),
-  )
+  tensors = {name: torch.from_numpy(tensor) for name, tensor in named.items()}
+  return fill(their_model(config), tensors)
 
 
 def their_smollm2_logits(tokens):
@@ -65,9 +62,10 @@ def their_smollm2_logits(tokens):
   read = reader.load_gguf_checkpoint(
     str(resolve.embedded_file()),
     return_tensors=True,
-    model_to_load=their_model(llama_config.to_hf(preset)),
+    model_to_load=their_model(configs.to_hf(preset)),
   )
-  return their_logits(read['config'], read['tensors'], tokens)
+  model = fill(their_model(read['config']), read['tensors'])
+  return their_logits(model, tokens)
 
 
 def their_model(config):
@@ -82,12 +80,15 @@ def their_model(config):
   return model
 
 
-def their_logits(config, tensors, tokens):
-  torch = pytest.importorskip('torch')
-  model = their_model(config)
+def fill(model, tensors):
   model.load_state_dict(tensors, strict=False, assign=True)
   model.tie_weights()
   assert not [name for name, p in model.named_parameters() if p.is_meta]
+  return model
+
+
+def their_logits(model, tokens):
+  torch = pytest.importorskip('torch')
   with torch.no_grad():
     return model(torch.tensor([list(map(int, tokens))])).logits[0].numpy()
 
@@ -114,8 +115,10 @@ def test_smollm2_logits_are_the_stored_ones(smollm2):
 @pytest.mark.parametrize('case', reference_checkpoint.CASES)
 def test_small_logits_are_those_of_transformers(case, tmp_path):
   tokens = reference_checkpoint.tokens(reference_checkpoint.CASES[case])
-  expected = their_small_logits(case)
-  got = our_logits(load_small(tmp_path, case), tokens)
+  model = their_small_model(case)
+  model.save_pretrained(tmp_path)
+  params = weights.assemble(*hf.read(tmp_path), jnp.float32)
+  expected, got = their_logits(model, tokens), our_logits(params, tokens)
   np.testing.assert_allclose(got, expected, rtol=0, atol=1e-4)
 
 
@@ -127,10 +130,10 @@ def test_smollm2_logits_are_those_of_transformers(smollm2):
 
 
 def write_files():
-  small = {
-    case: their_small_logits(case)[::STRIDE]
-    for case in reference_checkpoint.CASES
-  }
+  small = {}
+  for case, config in reference_checkpoint.CASES.items():
+    tokens = reference_checkpoint.tokens(config)
+    small[case] = their_logits(their_small_model(case), tokens)[::STRIDE]
   np.savez_compressed(SMALL, **small)
   tokenizer = resolve.load(resolve.EMBEDDED, jnp.float32).tokenizer
   tokens = np.array(tokenizer.encode(TEXT), np.int32)

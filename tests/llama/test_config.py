@@ -1,83 +1,66 @@
 import dataclasses
 
+import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from specjax.llama import config as llama_config
+from specjax.llama import model as llama_model
 
-SMALL = {
-  'model_type': 'llama',
-  'num_hidden_layers': 2,
-  'hidden_size': 64,
-  'intermediate_size': 96,
-  'num_attention_heads': 4,
-  'num_key_value_heads': 2,
-  'vocab_size': 100,
-  'rms_norm_eps': 1e-5,
-}
-LLAMA3 = {
-  'rope_type': 'llama3',
-  'factor': 8.0,
-  'low_freq_factor': 1.0,
-  'high_freq_factor': 4.0,
-  'original_max_position_embeddings': 64,
+# Parameters of the released models, by their model cards and tensor lists.
+NUM_PARAMETERS = {
+  'llama-2-7b': 6738415616,
+  'llama-2-13b': 13015864320,
+  'llama-3.1-8b': 8030261248,
+  'llama-3.3-70b': 70553706496,
+  'deepseek-r1-distill-llama-8b': 8030261248,
+  'smollm2-135m': 134515008,
+  'qwen3-8b': 8190735360,
 }
 
 
 @pytest.mark.parametrize('name', llama_config.PRESETS)
-def test_hf_round_trip(name):
-  preset = llama_config.PRESETS[name]
-  assert llama_config.from_hf(llama_config.to_hf(preset)) == preset
-
-
-def test_linear_scaling_round_trip():
-  config = dataclasses.replace(
-    llama_config.PRESETS['llama-2-7b'],
-    rope=llama_config.RopeConfig(kind='linear', factor=4.0),
+def test_presets_have_as_many_parameters_as_the_released_models(name):
+  config = llama_config.PRESETS[name]
+  params = jax.eval_shape(
+    lambda: llama_model.init_params(jax.random.key(0), config, jnp.bfloat16)
   )
-  assert llama_config.from_hf(llama_config.to_hf(config)) == config
-
-
-@pytest.mark.parametrize(
-  'scaling', [None, {'type': 'linear', 'factor': 2.0}, LLAMA3]
-)
-def test_both_spellings_of_rope_are_read(scaling):
-  old = SMALL | {'rope_theta': 5e5, 'rope_scaling': scaling}
-  new = SMALL | {'rope_parameters': {'rope_theta': 5e5} | (scaling or {})}
-  config = llama_config.from_hf(old)
-  assert config == llama_config.from_hf(new)
-  assert config.rope.theta == 5e5
-  assert config.head_dim == 16
+  sizes = [np.prod(w.shape, dtype=int) for w in jax.tree.leaves(params)]
+  assert sum(sizes) == NUM_PARAMETERS[name]
 
 
 @pytest.mark.parametrize(
   ('change', 'message'),
   [
-    ({'model_type': 'mamba'}, 'mamba'),
-    ({'attention_bias': True}, 'attention_bias'),
-    ({'mlp_bias': True}, 'mlp_bias'),
-    ({'use_sliding_window': True}, 'use_sliding_window'),
-    ({'layer_types': ['sliding_attention']}, 'sliding_attention'),
-    ({'hidden_act': 'gelu'}, 'gelu'),
-    ({'quantization_config': {'bits': 4}}, 'quantization_config'),
-    ({'partial_rotary_factor': 0.5}, 'partial_rotary_factor'),
-    ({'rope_scaling': {'type': 'yarn', 'factor': 4.0}}, 'yarn'),
-    ({'rope_scaling': {'type': 'linear'}}, 'factor'),
-    ({'hidden_size': None}, 'hidden_size'),
-    ({'num_key_value_heads': 3}, 'multiple of num_kv_heads, got 4 and 3'),
+    ({'num_kv_heads': 5}, 'multiple of num_kv_heads, got 32 and 5'),
     ({'head_dim': 15}, 'even head_dim, got 15'),
     ({'vocab_size': 0}, 'vocab_size of at least 1, got 0'),
-    ({'rope_theta': -1.0}, 'theta -1.0'),
+    ({'num_layers': 2.0}, 'num_layers of at least 1, got 2.0'),
+  ],
+)
+def test_impossible_sizes_are_named(change, message):
+  with pytest.raises(ValueError, match=message):
+    dataclasses.replace(llama_config.PRESETS['llama-2-7b'], **change)
+
+
+@pytest.mark.parametrize(
+  ('rope', 'message'),
+  [
+    ({'kind': 'yarn'}, 'got yarn'),
+    ({'theta': -1.0}, 'theta -1.0'),
+    ({'factor': 0.0}, 'factor 0.0'),
     (
-      {'rope_scaling': LLAMA3 | {'low_freq_factor': 4.0}},
+      {'kind': 'llama3', 'low_freq_factor': 4.0},
       'low_freq_factor < high_freq_factor, got 4.0 and 4.0',
     ),
   ],
 )
-def test_what_is_not_supported_is_named(change, message):
+def test_impossible_rope_is_named(rope, message):
   with pytest.raises(ValueError, match=message):
-    llama_config.from_hf(SMALL | change)
+    llama_config.RopeConfig(**rope)
 
 
-def test_unknown_rope_kind_is_named():
-  with pytest.raises(ValueError, match='got yarn'):
-    llama_config.RopeConfig(kind='yarn')
+def test_a_configuration_is_static_to_jit():
+  config = llama_config.PRESETS['qwen3-8b']
+  assert hash(config) == hash(dataclasses.replace(config))
