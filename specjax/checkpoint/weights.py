@@ -120,8 +120,9 @@ def assemble(
       values[number] = _tensor(config, source, name, number, shape[1:])
     return jnp.asarray(values)
 
+  # Copied: what a source hands out may be the file itself, mapped read-only.
   weights = {
-    name.ours: jnp.asarray(
+    name.ours: jnp.array(
       _tensor(config, source, name, None, expected.weights[name.ours].shape),
       dtype,
     )
