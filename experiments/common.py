@@ -63,6 +63,8 @@ def run(
       logging.debug('raised here:', exc_info=True)
       _fail(error)
 
+  # JAX tells at length which backends it did not find.
+  FLAGS.set_default('verbosity', logging.WARNING)
   app.run(guarded_main, flags_parser=parse)
 
 

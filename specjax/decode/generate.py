@@ -16,9 +16,10 @@ from specjax.draft import base
 from specjax.llama import cache as llama_cache
 from specjax.llama import model as llama_model
 
-# Cache slots come in multiples of this, so that near lengths share a program.
+# Sizes come in multiples of these, so that near lengths share a program.
 _SLOT_BUCKET = 128
 _PREFILL_BUCKET = 32
+_STEP_BUCKET = 32
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,7 +87,7 @@ def generate(
     seeds: one for each prompt; its index by default. A prompt's text depends
       on its own seed alone.
     max_length: most tokens of prompt and output.
-    batch_size: rows decoded together.
+    batch_size: most rows decoded together; batches are made equally large.
 
   Returns:
     A generation for each prompt, in their order.
@@ -133,8 +134,6 @@ def read_prompts(
     sampling = sampling_lib.make(num_prompts)
   seeds = range(num_prompts) if seeds is None else seeds
   _check(verifier, prompts, max_new_tokens, sampling, seeds, max_length)
-  if batch_size < 1:
-    raise ValueError(f'expected batch_size >= 1, got {batch_size}')
   lengths = np.array([len(p) for p in prompts])
   limits = np.minimum(lengths + max_new_tokens, max_length)
   num_slots = _round_up(limits.max(), _SLOT_BUCKET)
@@ -142,14 +141,14 @@ def read_prompts(
   tokens = np.zeros((num_prompts, num_slots), np.int32)
   for row, prompt in zip(tokens, prompts, strict=True):
     row[: len(prompt)] = prompt
+  groups = batch_rows(num_prompts, batch_size)
   batches = []
-  for first in range(0, num_prompts, batch_size):
-    # The last batch is filled up with its last prompt, so that all have one
-    # shape.
-    rows = np.minimum(np.arange(first, first + batch_size), num_prompts - 1)
-    count = min(batch_size, num_prompts - first)
-    # Rows that fill up are done before they start.
-    is_prompt = np.arange(batch_size) < count
+  for group in groups:
+    # The last batch is filled up with its last prompt; rows that fill up are
+    # done before they start.
+    order = np.arange(len(groups[0]))
+    rows = group[np.minimum(order, len(group) - 1)]
+    is_prompt = order < len(group)
     batches.append(
       Batch(
         prefix=_read(
@@ -158,10 +157,27 @@ def read_prompts(
         limits=jnp.asarray(np.where(is_prompt, limits[rows], 0), jnp.int32),
         seeds=jnp.asarray(np.asarray(seeds, np.uint32)[rows]),
         sampling=jax.tree.map(lambda x, r=rows: x[r], sampling),
-        num_prompts=count,
+        num_prompts=len(group),
       )
     )
   return batches
+
+
+def batch_rows(num_prompts: int, batch_size: int) -> list[np.ndarray]:
+  """Returns the prompts of each batch, which are as equally large as can be.
+
+  Args:
+    num_prompts: how many there are.
+    batch_size: most of them in one batch.
+
+  Raises:
+    ValueError: a batch size below 1.
+  """
+  if batch_size < 1:
+    raise ValueError(f'expected batch_size >= 1, got {batch_size}')
+  num_batches = -(-num_prompts // batch_size)
+  size = -(-num_prompts // num_batches)
+  return np.split(np.arange(num_prompts), range(size, num_prompts, size))
 
 
 def decode(
@@ -205,9 +221,13 @@ def decode(
       loop.run, drafter=drafter, num_nodes=num_nodes, eos_ids=eos_ids
     )
   lengths = np.asarray(batch.prefix.lengths)
-  max_steps = max(int((np.asarray(batch.limits) - lengths).max()), 1)
+  most_new = max(int((np.asarray(batch.limits) - lengths).max()), 1)
   state = loop.start(
-    batch.prefix, batch.limits, batch.seeds, drafter_state, max_steps
+    batch.prefix,
+    batch.limits,
+    batch.seeds,
+    drafter_state,
+    _round_up(most_new, _STEP_BUCKET),
   )
   # The batch is decoded again with other drafters; `run` takes what it is
   # given.

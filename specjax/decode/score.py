@@ -1,5 +1,6 @@
 """The verifier's laws along texts that are there already."""
 
+import functools
 from collections.abc import Callable
 
 import chex
@@ -8,9 +9,34 @@ import jax.numpy as jnp
 from jax import lax
 
 from specjax import sampling as sampling_lib
+from specjax.llama import cache as llama_cache
 from specjax.llama import model as llama_model
 
 
+@functools.partial(jax.jit, static_argnames='num_slots')
+def read(
+  verifier: llama_model.Params, tokens: jax.Array, num_slots: int
+) -> tuple[jax.Array, llama_cache.KVCache]:
+  """Reads whole texts in one pass.
+
+  Args:
+    verifier: the model.
+    tokens: `[B, T]` int32, padded on the right.
+    num_slots: slots of the cache, at least T.
+
+  Returns:
+    hidden: `[B, T, E]`, after every token.
+    cache: of all `T` tokens; with a smaller `length` it is the cache of any
+      place in the texts.
+  """
+  batch, size = tokens.shape
+  dtype = llama_model.embed(verifier, tokens[:, :0]).dtype
+  cache = llama_cache.init(verifier.config, batch, num_slots, dtype)
+  lengths = jnp.full(batch, size, jnp.int32)
+  return llama_model.prefill(verifier, tokens, lengths, cache)
+
+
+@functools.partial(jax.jit, static_argnames=('summary_fn', 'chunk'))
 def laws(
   verifier: llama_model.Params,
   hidden: jax.Array,
@@ -26,7 +52,7 @@ def laws(
 
   Args:
     verifier: the model.
-    hidden: `[B, T, E]` of the tokens before each position, from a pass.
+    hidden: `[B, T, E]` after the token before each position.
     tokens: `[B, T]` the token that stands at each position.
     sampling: parameters of the law, `[B]`.
     summary_fn: `(log_p [B, chunk, V], tokens [B, chunk]) -> pytree

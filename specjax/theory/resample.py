@@ -5,6 +5,7 @@ one prompt, is drawn or left out as a whole.  One seed gives one set of
 resamples: intervals of different curves of the same rows are paired.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -46,6 +47,29 @@ def halves(rows: jax.Array, seed: int) -> jax.Array:
   return jnp.asarray(np.isin(rows, shuffled[: len(distinct) // 2]))
 
 
+def bootstrap(
+  statistic_fn: Callable[[jax.Array], jax.Array], num_rows: int, seed: int
+) -> Interval:
+  """Returns a statistic of the rows, with its bootstrap interval.
+
+  Args:
+    statistic_fn: from `counts [R, S]`, how often each row is drawn in each of S
+      resamples, to the statistic `[..., S]`.
+    num_rows: `R`.
+    seed: one seed, one set of resamples.
+  """
+  value = statistic_fn(jnp.ones((num_rows, 1)))[..., 0]
+  counts = np.random.default_rng(seed).multinomial(
+    num_rows, np.full(num_rows, 1.0 / num_rows), size=_NUM_RESAMPLES
+  )
+  resampled = jnp.sort(statistic_fn(jnp.asarray(counts.T, float)), axis=-1)
+  # Order statistics, not interpolated: infinities may be among them.
+  outside = int(_NUM_RESAMPLES * (1.0 - _COVERAGE) / 2.0)
+  return Interval(
+    value=value, low=resampled[..., outside], high=resampled[..., -1 - outside]
+  )
+
+
 def ratio(
   numerators: jax.Array, denominators: jax.Array, seed: int
 ) -> Interval:
@@ -56,7 +80,7 @@ def ratio(
     denominators: `[..., R]`, likewise; a total of 0 gives inf.
     seed: one seed, one set of resamples.
   """
-  return _interval(
+  return bootstrap(
     lambda counts: _ratio_of_totals(numerators, denominators, counts),
     jnp.shape(denominators)[-1],
     seed,
@@ -77,7 +101,7 @@ def ratio_difference(
     denominators: two arrays `[..., R]`, of positive totals.
     seed: one seed, one set of resamples.
   """
-  return _interval(
+  return bootstrap(
     lambda counts: (
       _ratio_of_totals(numerators[0], denominators[0], counts)
       - _ratio_of_totals(numerators[1], denominators[1], counts)
@@ -107,17 +131,3 @@ def _ratio_of_totals(numerators, denominators, counts):
   total = jnp.asarray(denominators, float) @ counts
   ratios = (jnp.asarray(numerators, float) @ counts) / total
   return jnp.where(total > 0.0, ratios, jnp.inf)
-
-
-def _interval(statistic_fn, num_rows, seed):
-  """Returns the statistic of the rows, and its bootstrap interval."""
-  value = statistic_fn(jnp.ones((num_rows, 1)))[..., 0]
-  counts = np.random.default_rng(seed).multinomial(
-    num_rows, np.full(num_rows, 1.0 / num_rows), size=_NUM_RESAMPLES
-  )
-  resampled = jnp.sort(statistic_fn(jnp.asarray(counts.T, float)), axis=-1)
-  # Order statistics, not interpolated: infinities may be among them.
-  outside = int(_NUM_RESAMPLES * (1.0 - _COVERAGE) / 2.0)
-  return Interval(
-    value=value, low=resampled[..., outside], high=resampled[..., -1 - outside]
-  )

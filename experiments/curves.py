@@ -1,0 +1,194 @@
+"""From measured arrays to the curves of `D` against capacity, with intervals.
+
+All arrays hold one row a prompt, `R` of them; a curve is a list of table rows
+`{capacity, curve, D, low, high}`, its interval 95 % of a bootstrap over
+prompts.  `None` stands for a bound that says nothing.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import jax.numpy as jnp
+import numpy as np
+
+from specjax.theory import (
+  entropy,
+  iid_bounds,
+  resample,
+  run_bounds,
+  start_bounds,
+  thresholds,
+)
+
+IID = {
+  'printed': iid_bounds.printed,
+  'lorden': iid_bounds.lorden,
+  'lorden_dual': iid_bounds.lorden_dual,
+  'sharp': iid_bounds.sharp,
+  'achievable': iid_bounds.achievable,
+}
+
+# Start bounds by the slopes that their thresholds may have.
+DUALS = {'dual': thresholds.CONSTANT, 'dual_context': thresholds.BY_ROOT}
+
+BOUNDS = (*DUALS, 'run', 'run_context', 'leaf', *IID)
+
+Arrays = Mapping[str, np.ndarray]
+
+
+def tabulate(
+  texts: entropy.Texts,
+  run_lengths: np.ndarray,
+  runs: Mapping[str, Sequence[Arrays]],
+  starts: Arrays,
+  best: str,
+  capacities: Sequence[int],
+  vocab_size: int,
+  seed: int,
+) -> tuple[list[dict], dict]:
+  """Makes all curves of a study.
+
+  Args:
+    texts: whole texts with their laws, going on past the end of the runs.
+    run_lengths: `[R]` tokens of the runs.
+    runs: for each drafter and the oracle, the run at each capacity.
+    starts: `rows [M]`, `places [M]`, `visited [C, M]` and `values [C, M]`, the
+      oracle's, of starts of the best drafter.
+    best: name of the best drafter.
+    capacities: `[C]`.
+    vocab_size: `V`.
+    seed: of halves and resamples.
+
+  Returns:
+    The table, and facts beside it: `moments` of the law, `num_open` walks, the
+    `vacuous` bounds, and `checks`, the paired differences that no bound may
+    have below 0.
+  """
+  laws = texts.laws
+  calls = {
+    name: np.stack([run['num_steps'] for run in at_capacities])
+    for name, at_capacities in runs.items()
+  }
+  intervals = {
+    name: resample.ratio(
+      np.stack([run['num_tokens'] for run in runs[name]]), calls[name], seed
+    )
+    for name in runs
+  }
+  at_starts, checks, num_open = _at_starts(texts, starts, capacities, seed)
+  at_starts[f'oracle_at({best})'] = at_starts.pop('oracle_at')
+  intervals |= at_starts
+  limits = _run_limits(laws, run_lengths, capacities, vocab_size, seed)
+  intervals |= {
+    name: run_bounds.rate(limit, run_lengths, capacities, seed)
+    for name, limit in limits.items()
+  }
+  intervals |= _iid(laws, run_lengths, capacities, seed)
+  for name, limit in limits.items():
+    for other in runs:
+      difference = resample.ratio_difference(
+        (run_lengths, run_lengths), (limit, calls[other]), seed
+      )
+      checks += _rows(f'{name} - {other}', capacities, difference)
+  moments = entropy.moments_of_laws(laws, run_lengths)
+  facts = {
+    'moments': {'mu': float(moments.mu), 'mu2': float(moments.mu2)},
+    'num_open': num_open,
+    'vacuous': list(BOUNDS) if moments.mu == 0 else [],
+    'checks': checks,
+  }
+  table = []
+  for name, interval in intervals.items():
+    table += _rows(name, capacities, interval)
+  return table, facts
+
+
+def find(table: Sequence[Mapping], curve: str, capacity: int) -> Mapping:
+  """Returns the row of a curve at a capacity."""
+  return next(
+    row
+    for row in table
+    if row['curve'] == curve and row['capacity'] == capacity
+  )
+
+
+def _rows(curve, capacities, interval):
+  """Makes the rows of one curve; the interval is `[C]`."""
+  finite = lambda x: float(x) if np.isfinite(x) else None
+  return [
+    {
+      'capacity': capacity,
+      'curve': curve,
+      'D': finite(interval.value[i]),
+      'low': finite(interval.low[i]),
+      'high': finite(interval.high[i]),
+    }
+    for i, capacity in enumerate(capacities)
+  ]
+
+
+def _at_starts(texts, starts, capacities, seed):
+  """The oracle and the dual bounds at the starts visited at each capacity.
+
+  Returns:
+    Intervals `[C]` by name, checks, and the number of open walks `[C]`.
+  """
+  intervals = {name: [] for name in ['oracle_at', *DUALS]}
+  checks, num_open = [], []
+  for capacity, visited, values in zip(
+    capacities, starts['visited'], starts['values'], strict=True
+  ):
+    rows = starts['rows'][visited]
+    places = jnp.asarray(starts['places'][visited])
+    oracle = values[visited]
+    intervals['oracle_at'].append(resample.mean(oracle, rows, seed))
+    opens = 0
+    for name, slopes in DUALS.items():
+      fitted = thresholds.cross_fitted(
+        texts, jnp.asarray(rows), places, capacity, slopes, seed
+      )
+      bound = start_bounds.dual(
+        texts, jnp.asarray(rows), places, capacity, fitted
+      )
+      opens = max(opens, int(bound.num_open))
+      interval = resample.mean(bound.values, rows, seed)
+      # No tree of N nodes wins more than N tokens.
+      intervals[name].append(
+        resample.Interval(*(jnp.minimum(x, capacity) for x in interval))
+      )
+      difference = resample.mean(bound.values - oracle, rows, seed)
+      checks += _rows(f'{name} - oracle_at', [capacity], _stack([difference]))
+    num_open.append(opens)
+  return {k: _stack(v) for k, v in intervals.items()}, checks, num_open
+
+
+def _stack(intervals):
+  return resample.Interval(*map(np.stack, zip(*intervals, strict=True)))
+
+
+def _run_limits(laws, num_tokens, capacities, vocab_size, seed):
+  """Least calls `[C, R]` of any run over these texts, by three bounds."""
+  return {
+    'run': run_bounds.run(
+      laws.surprisal, num_tokens, capacities, vocab_size, seed
+    ),
+    'run_context': run_bounds.run_context(laws, num_tokens, capacities, seed),
+    'leaf': run_bounds.leaf(
+      laws.entropy, num_tokens, capacities, vocab_size, seed
+    ),
+  }
+
+
+def _iid(laws, num_tokens, capacities, seed):
+  """Bounds of the i.i.d. model at moments pooled over the runs' tokens."""
+  first = entropy.row_totals(laws.entropy, num_tokens)
+  second = entropy.row_totals(laws.second_moment, num_tokens)
+  sizes = jnp.asarray(capacities, float)[:, None]
+
+  def interval(bound_fn):
+    def statistic(counts):
+      total = jnp.asarray(num_tokens, float) @ counts
+      return bound_fn(first @ counts / total, second @ counts / total, sizes)
+
+    return resample.bootstrap(statistic, len(num_tokens), seed)
+
+  return {name: interval(bound_fn) for name, bound_fn in IID.items()}

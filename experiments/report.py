@@ -1,0 +1,122 @@
+"""What a record says: a figure, a table on the terminal and a sentence."""
+
+import pathlib
+from collections.abc import Mapping
+
+import matplotlib.figure
+
+from experiments import curves
+from specjax import plotting
+
+_DRAFTERS = {
+  'lookup': plotting.Style('prompt lookup', 'tab:blue', '-', 'o'),
+  'bigram': plotting.Style('bigram drafter', 'tab:orange', '-', 's'),
+}
+_LIMITS = {
+  'printed': plotting.Style(
+    'printed bound (leading term, O(1) omitted)', 'tab:gray', (0, (1, 1))
+  ),
+  'run': plotting.Style('limit of any run', 'tab:red', '--'),
+  'run_context': plotting.Style(
+    'limit of any run, from whole laws', 'tab:red', '-'
+  ),
+}
+_SHARP = plotting.Style('i.i.d. asymptote (no bound)', 'tab:gray', '-.')
+_ORACLE_RUN = plotting.Style("the oracle's own run", 'black', '-', 'D')
+
+
+def show(record: Mapping, folder: pathlib.Path) -> None:
+  """Draws the figure of a run and prints its table and its sentence.
+
+  Args:
+    record: of `speed_of_light`.
+    folder: of the run; figure.png and figure.pdf are written there.
+  """
+  figure = draw(record)
+  for suffix in ('png', 'pdf'):
+    # No date in the file: the same record gives the same bytes.
+    metadata = {'CreationDate': None} if suffix == 'pdf' else None
+    figure.savefig(folder / f'figure.{suffix}', dpi=150, metadata=metadata)
+  print(table_text(record))
+  print()
+  print(sentence(record))
+  print(f'Figure: {folder / "figure.png"}')
+
+
+def draw(record: Mapping) -> matplotlib.figure.Figure:
+  """Draws `D` against capacity: limits, oracle and drafters."""
+  best = record['best_drafter']
+  styles = {
+    **_LIMITS,
+    'dual_context': plotting.Style(
+      f'limit at the starts of {best}', 'tab:green', '--', '^'
+    ),
+    f'oracle_at({best})': plotting.Style(
+      f'best tree at the starts of {best}', 'tab:green', '-', 'v'
+    ),
+    'oracle_run': _ORACLE_RUN,
+    'sharp': _SHARP,
+    **{name: _DRAFTERS[name] for name in record['flags']['drafters']},
+  }
+  if record['vacuous']:
+    styles = {k: v for k, v in styles.items() if k not in record['vacuous']}
+  figure = matplotlib.figure.Figure(figsize=(7.5, 5), layout='constrained')
+  axes = figure.add_subplot()
+  plotting.tokens_against_capacity(axes, record['table'], styles)
+  # The printed bound would flatten everything else.
+  shown = [
+    row['high']
+    for row in record['table']
+    if row['curve'] in styles and row['curve'] != 'printed'
+  ]
+  axes.set_ylim(0.9, 1.15 * max(shown))
+  flags = record['flags']
+  axes.set_title(
+    f'{flags["model"]}, temperature {flags["temperature"]:g}: '
+    'what draft trees win, and could win'
+  )
+  axes.legend(fontsize=8)
+  return figure
+
+
+def table_text(record: Mapping) -> str:
+  """Returns the table: a line a curve, a column a capacity."""
+  table = record['table']
+  capacities = record['flags']['capacities']
+  names = list(dict.fromkeys(row['curve'] for row in table))
+  width = max(map(len, names))
+  lines = [
+    'tokens per iteration D, 95 % interval over prompts',
+    ' ' * width + ''.join(f'{f"N = {c}":>20}' for c in capacities),
+  ]
+  for name in names:
+    cells = [_cell(curves.find(table, name, c)) for c in capacities]
+    lines.append(f'{name:<{width}}' + ''.join(f'{cell:>20}' for cell in cells))
+  return '\n'.join(lines)
+
+
+def sentence(record: Mapping) -> str:
+  """Says in words how far the best drafter is from the limits."""
+  table, best = record['table'], record['best_drafter']
+  capacity = record['flags']['capacities'][-1]
+  at = lambda name: curves.find(table, name, capacity)['D']
+  text = (
+    f'At capacity {capacity} the best drafter, {best}, wins {at(best):.2f} '
+    f'tokens an iteration: {at(best) / at(f"oracle_at({best})"):.0%} of the '
+    f'{at(f"oracle_at({best})"):.2f} of the best tree at the same starts'
+  )
+  if record['vacuous']:
+    return (
+      f'{text}. At temperature 0 the sampled law has no entropy, and these '
+      f'bounds say nothing: {", ".join(record["vacuous"])}.'
+    )
+  return (
+    f'{text}, and {at(best) / at("run_context"):.0%} of the '
+    f'{at("run_context"):.2f} that no run of any draft tree can pass.'
+  )
+
+
+def _cell(row):
+  if row['D'] is None:
+    return 'says nothing'
+  return f'{row["D"]:.2f} [{row["low"]:.2f}, {row["high"]:.2f}]'

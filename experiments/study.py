@@ -1,0 +1,241 @@
+"""The measurements that experiments share, batch by batch, kept once done.
+
+A study decodes one set of prompts with one model: plainly, by speculation, and
+along the way of the oracle.  Each batch of each measurement is a stage on disk,
+so that a killed run goes on where it stopped.
+"""
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+
+import jax.numpy as jnp
+import numpy as np
+import tqdm
+
+from experiments import drafters, measure, records
+from specjax import sampling as sampling_lib
+from specjax.checkpoint import resolve
+from specjax.decode import generate
+from specjax.theory import entropy
+
+Arrays = Mapping[str, np.ndarray]
+
+# The oracle's own process, beside the drafters' names.
+ORACLE_RUN = 'oracle_run'
+
+# Texts as read are large; so many batches of them are held.
+_NUM_TEXTS_HELD = 4
+
+
+class Study:
+  """Measurements of one model on one set of prompts.
+
+  Arrays have one row a prompt, `R` of them, in the prompts' order.
+  """
+
+  def __init__(
+    self,
+    model: resolve.Checkpoint,
+    ids: Sequence[Sequence[int]],
+    sampling: sampling_lib.Sampling,
+    stages: records.Stages,
+    *,
+    seed: int,
+    capacities: Sequence[int],
+    max_new_tokens: int,
+    max_length: int,
+    batch_size: int,
+  ):
+    """Binds model and prompts; nothing is run.
+
+    Args:
+      model: the verifier.
+      ids: prompts as token ids.
+      sampling: `[R]`.
+      stages: keeps what is done.
+      seed: of the prompts' own seeds.
+      capacities: the sizes of trees, `C` of them.
+      max_new_tokens: tokens of a run.
+      max_length: most tokens of prompt and output.
+      batch_size: most prompts decoded together.
+    """
+    self.capacities = capacities
+    self.max_new_tokens = max_new_tokens
+    # Walks from the last start of a run are followed as deep as the largest
+    # tree, so plain texts are longer than runs.
+    self.text_length = max_new_tokens + max(capacities) - 1
+    self._verifier = model.params
+    self._eos_ids = model.tokenizer.eos_ids
+    self._ids = ids
+    self._stages = stages
+    self._groups = generate.batch_rows(len(ids), batch_size)
+    self._read_prompts = lambda: generate.read_prompts(
+      model.params,
+      ids,
+      max_new_tokens=self.text_length,
+      sampling=sampling,
+      seeds=np.random.SeedSequence(seed).generate_state(len(ids)),
+      max_length=max_length,
+      batch_size=batch_size,
+    )
+    self._text = functools.lru_cache(_NUM_TEXTS_HELD)(self._read_text)
+
+  @functools.cached_property
+  def plain(self) -> Arrays:
+    """`tokens [R, T]` and `num_tokens [R]` of plain decoding."""
+
+    def compute(number, progress_fn):
+      return measure.plain_texts(
+        self._verifier,
+        self._batches[number],
+        self._eos_ids,
+        self.text_length,
+        progress_fn,
+      )
+
+    return self._over_batches('plain', self.text_length, compute)
+
+  @property
+  def run_lengths(self) -> np.ndarray:
+    """`[R]` tokens that a run emits: those of a text up to the limit."""
+    return np.minimum(self.plain['num_tokens'], self.max_new_tokens)
+
+  @functools.cached_property
+  def texts(self) -> entropy.Texts:
+    """The plain texts with the law of every token."""
+
+    def compute(number, progress_fn):
+      plain = self._rows_of(self.plain, number)
+      arrays = measure.laws(self._verifier, self._text(number), plain)
+      progress_fn(int(plain['num_tokens'].sum()))
+      return arrays
+
+    laws = self._over_batches('laws', self.text_length, compute)
+    return entropy.Texts(
+      laws=entropy.LawSummary(**{k: jnp.asarray(v) for k, v in laws.items()}),
+      tokens=jnp.asarray(self.plain['tokens']),
+      num_tokens=jnp.asarray(self.plain['num_tokens']),
+      eos_ids=jnp.asarray(self._eos_ids, jnp.int32),
+    )
+
+  def run(self, name: str, capacity: int) -> Arrays:
+    """The run of a drafter; see `measure.drafter_run`.
+
+    A tree of one node is plain decoding, which is not done again.
+
+    Args:
+      name: of the drafter, or `oracle_run`.
+      capacity: `N`.
+    """
+    if capacity == 1:
+      return measure.plain_run(self.plain, self.max_new_tokens)
+    if name == ORACLE_RUN:
+      return self._oracle_run(capacity)
+    vocab_size = self._verifier.config.vocab_size
+    drafter = functools.cache(
+      lambda: drafters.make(name, self._ids, vocab_size)
+    )
+
+    def compute(number, progress_fn):
+      return measure.drafter_run(
+        self._verifier,
+        self._batches[number],
+        self._eos_ids,
+        drafter(),
+        capacity,
+        self.max_new_tokens,
+        progress_fn,
+      )
+
+    return self._over_batches(
+      f'{name}-{capacity}', self.max_new_tokens, compute
+    )
+
+  def oracle_at(self, rows: np.ndarray, places: np.ndarray) -> np.ndarray:
+    """Values the oracle's trees at starts.
+
+    Args:
+      rows: `[M]` the text of each start, rising.
+      places: `[M]` the place of each start.
+
+    Returns:
+      `[M, N]`: expected tokens of the best tree of 1, 2, .. N nodes, for the
+      largest capacity N.
+    """
+
+    def compute(number, progress_fn):
+      group = self._groups[number]
+      here = np.isin(rows, group)
+      values = measure.oracle_values(
+        self._verifier,
+        self._text(number),
+        rows[here] - group[0],
+        places[here],
+        self._eos_ids,
+        max(self.capacities),
+        progress_fn,
+      )
+      return {'values': values}
+
+    per_prompt = len(rows) / len(self._ids)
+    arrays = self._over_batches('oracle_at', per_prompt, compute, 'tree')
+    return arrays['values']
+
+  def _oracle_run(self, capacity):
+
+    def compute(number, progress_fn):
+      return measure.oracle_run(
+        self._verifier,
+        self._text(number),
+        self.run_lengths[self._groups[number]],
+        self._eos_ids,
+        capacity,
+        self.max_new_tokens,
+        progress_fn,
+      )
+
+    return self._over_batches(
+      f'{ORACLE_RUN}-{capacity}', self.max_new_tokens, compute
+    )
+
+  @functools.cached_property
+  def _batches(self):
+    return self._read_prompts()
+
+  def _read_text(self, number):
+    return measure.read_texts(
+      self._verifier,
+      self._batches[number],
+      self._rows_of(self.plain, number),
+      max(self.capacities),
+    )
+
+  def _rows_of(self, arrays, number):
+    return {k: v[self._groups[number]] for k, v in arrays.items()}
+
+  def _over_batches(
+    self,
+    name: str,
+    work_per_prompt: float,
+    compute: Callable[[int, Callable[[int], None]], Arrays],
+    unit: str = 'tok',
+  ) -> Arrays:
+    """Keeps `compute(batch number, progress_fn)` of each batch as a stage.
+
+    Args:
+      name: of the measurement, unique in the study.
+      work_per_prompt: for the progress bar, at most.
+      compute: the measurement.
+      unit: of the work.
+
+    Returns:
+      The arrays of all batches, joined along their first axis.
+    """
+    total = round(work_per_prompt * len(self._ids))
+    parts = []
+    with tqdm.tqdm(total=total, desc=f'{name:>14}', unit=unit) as bar:
+      for number, group in enumerate(self._groups):
+        one_batch = functools.partial(compute, number, bar.update)
+        parts.append(self._stages.arrays(f'{name}-{number}', one_batch))
+        bar.update(round(work_per_prompt * (group[-1] + 1)) - bar.n)
+    return {k: np.concatenate([part[k] for part in parts]) for k in parts[0]}
