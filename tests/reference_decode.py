@@ -7,12 +7,34 @@ import jax.numpy as jnp
 import numpy as np
 
 from specjax import sampling as sampling_lib
+from specjax.draft import base
 from specjax.llama import cache as llama_cache
 from specjax.llama import mask
 from specjax.llama import model as llama_model
+from specjax.trees import shapes
+from specjax.trees import tree as tree_lib
 
 _log_law = jax.jit(sampling_lib.log_law)
 _draw = jax.jit(sampling_lib.draw)
+
+
+def slow_law(logits, temperature, top_k, top_p, min_p):
+  """One law in float64 by sorting, written to be read."""
+  logits = np.asarray(logits, np.float64)
+  if temperature == 0:
+    law = np.zeros(len(logits))
+    law[np.argmax(logits)] = 1
+    return law
+  p = np.exp((logits - logits.max()) / temperature)
+  if top_k:
+    p[p < np.sort(p)[::-1][min(top_k, len(p)) - 1]] = 0
+  p /= p.sum()
+  if top_p < 1:
+    falling = np.sort(p)[::-1]
+    last = np.searchsorted(np.cumsum(falling), top_p)
+    p[p < falling[min(last, len(p) - 1)]] = 0
+  p[p < min_p * p.max()] = 0
+  return p / p.sum()
 
 
 def logits_after(params, tokens):
@@ -88,3 +110,83 @@ def words_of(tree, row=0):
       assert parents[row, node] < node
       words.append((*words[parents[row, node]], int(tokens[row, node])))
   return words
+
+
+def longest(words, text):
+  """The longest of a tree's words that a text goes on with."""
+  fits = [w for w in words if tuple(text[: len(w)]) == w]
+  return max(fits, key=len)
+
+
+def cut(text, eos_ids, num_tokens):
+  """A text up to its first end or to its limit, whichever comes first."""
+  for place, token in enumerate(text[:num_tokens]):
+    if token in eos_ids:
+      return text[: place + 1]
+  return text[:num_tokens]
+
+
+def comb(num_nodes):
+  """The shape 0, (1, 2), 2's children (3, 4), 4's children (5, 6), ...
+
+  Its longest path takes every other node.
+  """
+  nodes = np.arange(num_nodes)
+  parents = (nodes - 1) // 2 * 2
+  parents[0] = tree_lib.NO_PARENT
+  ranks = (nodes - 1) % 2
+  ranks[0] = 0
+  return shapes.Shape(parents.astype(np.int32), ranks.astype(np.int32))
+
+
+# Which child of a comb is right, by position; -1 for none.
+_RIGHT = np.array([1, 1, 1, 0, -1])
+
+
+def planted(vocab_size):
+  """A drafter that has read the texts, and errs at fixed positions.
+
+  Its `params.drafter` are the texts `[V, S]` by their first token.
+  """
+
+  def propose(params, tokens, lengths, num_nodes):
+    shape = comb(num_nodes)
+    places = lengths[:, None] - 1 + shape.depths
+    truth = jnp.take_along_axis(
+      params.drafter[tokens[:, 0]], places, axis=1, mode='clip'
+    )
+    right = jnp.asarray(_RIGHT)[places % len(_RIGHT)]
+    wrong_by = jnp.where(shape.depths > 0, shape.ranks - right, 0)
+    batch = (tokens.shape[0], num_nodes)
+    return base.Proposal(
+      tree_lib.Tree(
+        tokens=(truth + wrong_by) % vocab_size,
+        parents=jnp.broadcast_to(shape.parents, batch),
+        log_q=jnp.zeros(batch),
+        num_nodes=jnp.full(batch[0], num_nodes),
+      )
+    )
+
+  return base.stateless(propose)
+
+
+def spy(drafter, num_nodes):
+  """The same drafter, whose state is (its own, last trees, last verdict)."""
+
+  def init(params, prefix):
+    batch = prefix.lengths.shape[0]
+    ints = jnp.zeros((batch, num_nodes), jnp.int32)
+    floats, count = jnp.zeros((batch, num_nodes)), jnp.zeros(batch, jnp.int32)
+    tree = tree_lib.Tree(ints, ints, floats, count)
+    verdict = base.Verdict(ints, ints, floats, count)
+    return drafter.init(params, prefix), tree, verdict
+
+  def propose(params, state, *context):
+    proposal, own = drafter.propose(params, state[0], *context)
+    return proposal, (own, proposal.tree)
+
+  def observe(params, state, verdict):
+    own, tree = state
+    return drafter.observe(params, own, verdict), tree, verdict
+
+  return base.Drafter(init, propose, observe)

@@ -4,28 +4,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import reference_decode
 
 from specjax import sampling
-
-
-def slow_law(logits, temperature, top_k, top_p, min_p):
-  """One law in float64 by sorting, written to be read."""
-  logits = np.asarray(logits, np.float64)
-  if temperature == 0:
-    law = np.zeros(len(logits))
-    law[np.argmax(logits)] = 1
-    return law
-  p = np.exp((logits - logits.max()) / temperature)
-  if top_k:
-    p[p < np.sort(p)[::-1][min(top_k, len(p)) - 1]] = 0
-  p /= p.sum()
-  if top_p < 1:
-    falling = np.sort(p)[::-1]
-    last = np.searchsorted(np.cumsum(falling), top_p)
-    p[p < falling[min(last, len(p) - 1)]] = 0
-  p[p < min_p * p.max()] = 0
-  return p / p.sum()
-
 
 SETTINGS = [
   (1.0, 0, 1.0, 0.0),
@@ -48,7 +29,10 @@ def test_law_equals_slow_twin_with_other_parameters_in_each_row():
   law = jax.jit(sampling.log_law)(
     jnp.asarray(logits, jnp.float32), sampling.Sampling(*columns)
   )
-  expected = [slow_law(x, *s) for x, s in zip(logits, SETTINGS, strict=True)]
+  expected = [
+    reference_decode.slow_law(x, *s)
+    for x, s in zip(logits, SETTINGS, strict=True)
+  ]
   np.testing.assert_allclose(np.exp(law), expected, atol=2e-6)
   # What is cut is cut exactly.
   np.testing.assert_array_equal(np.isneginf(law), np.asarray(expected) == 0)
