@@ -1,0 +1,112 @@
+"""Prompts with their plain texts, and the ways to decode them."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import reference_decode
+
+from specjax import sampling as sampling_lib
+from specjax.decode import generate
+from specjax.draft import bigram, lookup, oracle
+from specjax.trees import shapes
+
+VOCAB = 23
+EOS = (4, 22)
+MAX_LENGTH = 128
+MAX_NEW = 12
+# Temperature, top-k, top-p and min-p by row.
+SETTINGS = (
+  (0.0, 0, 1.0, 0.0),
+  (1.0, 0, 1.0, 0.0),
+  (0.7, 3, 1.0, 0.0),
+  (1.0, 0, 0.6, 0.0),
+  (0.0, 0, 1.0, 0.0),
+  (1.0, 0, 1.0, 0.0),
+  (1.0, 0, 1.0, 0.2),
+  (0.5, 5, 0.9, 0.05),
+)
+
+
+class Case(NamedTuple):
+  """Prompts with distinct first tokens, and what plain decoding makes of them.
+
+  `texts` and `log_probs` go on to the limit, whatever ends them.
+  """
+
+  prompts: list
+  seeds: list
+  sampling: sampling_lib.Sampling
+  texts: list
+  log_probs: list
+
+  def outputs(self, max_new_tokens=MAX_NEW):
+    """Tokens, log-probabilities and finish reason of each prompt."""
+    for text, log_probs in zip(self.texts, self.log_probs, strict=True):
+      tokens = reference_decode.cut(text, EOS, max_new_tokens)
+      reason = 'eos' if tokens[-1] in EOS else 'length'
+      yield tokens, log_probs[: len(tokens)], reason
+
+  def batches(self, params, max_new_tokens=MAX_NEW):
+    """The prompts in batches of eight, read."""
+    return generate.read_prompts(
+      params,
+      self.prompts,
+      max_new_tokens=max_new_tokens,
+      sampling=self.sampling,
+      seeds=self.seeds,
+      max_length=MAX_LENGTH,
+      batch_size=8,
+    )
+
+  def truth(self):
+    """`[V, S]`: prompt and text by first token, for the planted drafter."""
+    table = np.zeros((VOCAB, MAX_LENGTH), np.int32)
+    for prompt, text in zip(self.prompts, self.texts, strict=True):
+      whole = [*prompt, *text]
+      table[prompt[0], : len(whole)] = whole
+    return jnp.asarray(table)
+
+
+def make_case(params, prompts, settings):
+  columns = zip(*settings, strict=True)
+  sampling = sampling_lib.Sampling(*(jnp.asarray(c) for c in columns))
+  seeds = [100 + i for i in range(len(prompts))]
+  outputs = [
+    reference_decode.plain(
+      params,
+      prompt,
+      (),
+      MAX_NEW,
+      MAX_LENGTH,
+      seeds[i],
+      jax.tree.map(lambda x, i=i: x[i : i + 1], sampling),
+    )
+    for i, prompt in enumerate(prompts)
+  ]
+  texts, log_probs = map(list, zip(*outputs, strict=True))
+  return Case(list(prompts), seeds, sampling, texts, log_probs)
+
+
+def setups(mixed):
+  """Arguments of `decode` by name."""
+  texts = [[*p, *t] for p, t in zip(mixed.prompts, mixed.texts, strict=True)]
+  table = bigram.corpus_table(texts, VOCAB)
+  binary = lambda n: shapes.k_ary(n, 2)
+  kinds = {
+    'planted': (reference_decode.planted(VOCAB), mixed.truth(), 7),
+    'lookup': (lookup.make(max_match=2), (), 5),
+    'bigram': (bigram.make(binary), table, 7),
+    'oracle': (oracle.make(4, EOS), (), 4),
+  }
+  speculative = {
+    name: {
+      'drafter': reference_decode.spy(drafter, num_nodes),
+      'drafter_params': params,
+      'num_nodes': num_nodes,
+      'eos_ids': EOS,
+    }
+    for name, (drafter, params, num_nodes) in kinds.items()
+  }
+  return speculative | {'plain': {'eos_ids': EOS}}
