@@ -57,14 +57,15 @@ def run(
         FLAGS.set_default(name, value)
 
   def guarded_main(_):
+    if not FLAGS['verbosity'].present:
+      # JAX tells at length which backends it did not find.
+      logging.set_verbosity(logging.WARNING)
     try:
       main()
     except (ValueError, OSError) as error:
       logging.debug('raised here:', exc_info=True)
       _fail(error)
 
-  # JAX tells at length which backends it did not find.
-  FLAGS.set_default('verbosity', logging.WARNING)
   app.run(guarded_main, flags_parser=parse)
 
 

@@ -14,14 +14,16 @@ _DRAFTERS = {
 }
 _LIMITS = {
   'printed': plotting.Style(
-    'printed bound (leading term, O(1) omitted)', 'tab:gray', (0, (1, 1))
+    'printed bound (leading term, O(1) omitted)', 'tab:gray', ':', '', False
   ),
-  'run': plotting.Style('limit of any run', 'tab:red', '--'),
+  'run': plotting.Style('limit of any run', 'tab:red', '--', '', False),
   'run_context': plotting.Style(
     'limit of any run, from whole laws', 'tab:red', '-'
   ),
 }
-_SHARP = plotting.Style('i.i.d. asymptote (no bound)', 'tab:gray', '-.')
+_SHARP = plotting.Style(
+  'i.i.d. asymptote (no bound)', 'tab:gray', '-.', '', False
+)
 _ORACLE_RUN = plotting.Style("the oracle's own run", 'black', '-', 'D')
 
 
@@ -49,7 +51,7 @@ def draw(record: Mapping) -> matplotlib.figure.Figure:
   styles = {
     **_LIMITS,
     'dual_context': plotting.Style(
-      f'limit at the starts of {best}', 'tab:green', '--', '^'
+      f'limit at the starts of {best}', 'tab:green', '--', '^', False
     ),
     f'oracle_at({best})': plotting.Style(
       f'best tree at the starts of {best}', 'tab:green', '-', 'v'

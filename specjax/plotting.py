@@ -15,12 +15,14 @@ class Style(NamedTuple):
     colour: of line, marker and band.
     line: line style.
     marker: marker, '' for none.
+    has_band: whether its interval is shown.
   """
 
   label: str
   colour: str
   line: str = '-'
   marker: str = ''
+  has_band: bool = True
 
 
 def tokens_against_capacity(
@@ -48,15 +50,15 @@ def tokens_against_capacity(
       label=style.label,
       markersize=4,
     )
-    banded = [r for r in rows if None not in (r['low'], r['high'])]
-    axes.fill_between(
-      [row['capacity'] for row in banded],
-      [row['low'] for row in banded],
-      [row['high'] for row in banded],
-      color=style.colour,
-      alpha=0.15,
-      linewidth=0,
-    )
+    if style.has_band:
+      axes.fill_between(
+        sizes,
+        [row['low'] for row in rows],
+        [row['high'] for row in rows],
+        color=style.colour,
+        alpha=0.12,
+        linewidth=0,
+      )
   axes.set_xscale('log', base=2)
   sizes = sorted({row['capacity'] for row in table})
   axes.set_xticks(sizes)

@@ -37,7 +37,7 @@ def verify(
   Returns:
     The verdict, and keys and values of all nodes.
   """
-  hidden, new_kv = _tree_pass(params.verifier, trees, cache)
+  hidden, new_kv = tree_pass(params.verifier, trees, cache)
 
   def sample_fn(nodes, depth):
     rows = jnp.take_along_axis(hidden, nodes[:, None, None], axis=1)[:, 0]
@@ -51,8 +51,24 @@ def verify(
   return verdict, new_kv
 
 
-def _tree_pass(verifier, trees, cache):
-  """Returns hidden states `[B, N, E]` and keys and values of all nodes."""
+def tree_pass(
+  verifier: llama_model.Params,
+  trees: tree_lib.Tree,
+  cache: llama_cache.KVCache,
+) -> tuple[jax.Array, llama_cache.NewKV]:
+  """Runs all nodes of a batch of trees at once.
+
+  A node stands at its depth past the root and attends to the cache and to its
+  own branch: its logits are those of the branch run as a chain.
+
+  Args:
+    verifier: the model.
+    trees: trees with a leading axis `[B]`.
+    cache: of everything before the roots.
+
+  Returns:
+    Hidden states `[B, N, E]`, and keys and values of all nodes.
+  """
   depths = jax.vmap(tree_lib.depth)(trees.parents)
   hidden, _, new_kv = llama_model.forward(
     verifier,

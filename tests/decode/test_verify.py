@@ -46,7 +46,7 @@ def read(params, prompts):
 
 
 def tree_logits(verifier, trees, cache):
-  hidden, _ = verify._tree_pass(verifier, trees, cache)
+  hidden, _ = verify.tree_pass(verifier, trees, cache)
   return llama_model.head(verifier, hidden)
 
 
