@@ -1,0 +1,216 @@
+"""Measurements of a batch against slow twins and real decoding."""
+
+from typing import NamedTuple
+
+import jax
+import numpy as np
+import pytest
+import reference_decode
+
+from experiments import measure
+from specjax.decode import generate
+from specjax.draft import lookup, oracle
+
+CAPACITIES = (2, 6)
+LIMIT = 9
+TEXT_LENGTH = LIMIT + max(CAPACITIES) - 1
+
+
+class Reading(NamedTuple):
+  """One batch, its prompts first in `rows`, decoded plainly and read."""
+
+  rows: np.ndarray
+  batch: generate.Batch
+  plain: dict
+  text: measure.Text
+
+  @property
+  def run_lengths(self):
+    return np.minimum(self.plain['num_tokens'], LIMIT)
+
+  def starts(self, row):
+    """Every place of a prompt's run."""
+    return range(self.run_lengths[row])
+
+
+@pytest.fixture(scope='module')
+def readings(tiny, task):
+  """A full batch of three prompts, and one of two that is filled up."""
+  batches = generate.read_prompts(
+    tiny,
+    task.prompts,
+    max_new_tokens=TEXT_LENGTH,
+    sampling=task.sampling,
+    # Of the texts some end within the limit, some past it, some do not.
+    seeds=np.arange(9, 14),
+    batch_size=3,
+  )
+  groups = generate.batch_rows(len(task.prompts), 3)
+  return [read(tiny, task, *pair) for pair in zip(groups, batches, strict=True)]
+
+
+def read(tiny, task, rows, batch):
+  plain = measure.plain_texts(
+    tiny, batch, task.eos_ids, TEXT_LENGTH, lambda _: None
+  )
+  text = measure.read_texts(tiny, batch, plain, max(CAPACITIES))
+  return Reading(rows, batch, plain, text)
+
+
+def contexts(task, reading):
+  """Yields the prompt and its row, output, and sampling parameters `[1]`."""
+  for row, prompt in enumerate(reading.rows):
+    output = reading.plain['tokens'][row, : reading.plain['num_tokens'][row]]
+    sampling = jax.tree.map(lambda x, p=prompt: x[p : p + 1], task.sampling)
+    yield row, [*task.prompts[prompt], *output.tolist()], sampling
+
+
+def test_laws_are_those_after_each_prefix(tiny, task, readings):
+  for reading in readings:
+    laws = measure.laws(tiny, reading.text, reading.plain)
+    for row, text, _ in contexts(task, reading):
+      prompt = reading.rows[row]
+      start = len(task.prompts[prompt])
+      logits = reference_decode.logits_after(tiny, text)
+      for place, token in enumerate(text[start:]):
+        law = reference_decode.slow_law(
+          logits[start + place - 1], *task.settings[prompt]
+        )
+        check_law({k: v[row, place] for k, v in laws.items()}, law, token)
+
+
+def check_law(summary, law, token):
+  with np.errstate(divide='ignore', invalid='ignore'):
+    cost = np.where(law > 0, -np.log(law), 0)
+  falling = np.sort(law)[::-1]
+  expected = {
+    'surprisal': cost[token],
+    'entropy': law @ cost,
+    'second_moment': law @ cost**2,
+  }
+  for name, value in expected.items():
+    np.testing.assert_allclose(summary[name], value, atol=1e-4, err_msg=name)
+  np.testing.assert_allclose(np.exp(summary['top_log_p']), falling, atol=1e-5)
+  np.testing.assert_allclose(law[summary['top_tokens']], falling, atol=1e-5)
+
+
+def test_the_run_of_one_node_is_the_plain_text(tiny, task, readings):
+  for reading in readings:
+    run = measure.drafter_run(
+      tiny,
+      reading.batch,
+      task.eos_ids,
+      (lookup.make(), ()),
+      1,
+      LIMIT,
+      lambda _: None,
+    )
+    plain = measure.plain_run(reading.plain, LIMIT)
+    assert run.keys() == plain.keys()
+    for name, values in run.items():
+      np.testing.assert_array_equal(values, plain[name], err_msg=name)
+
+
+@pytest.fixture(scope='module')
+def replays(tiny, task, readings):
+  """The oracle's replayed runs by capacity, a list of batches each."""
+
+  def replay(reading, capacity):
+    told = []
+    run = measure.oracle_run(
+      tiny,
+      reading.text,
+      reading.run_lengths,
+      task.eos_ids,
+      capacity,
+      LIMIT,
+      told.append,
+    )
+    assert sum(told) == sum(reading.run_lengths)
+    return run
+
+  return {n: [replay(r, n) for r in readings] for n in CAPACITIES}
+
+
+@pytest.mark.parametrize('capacity', CAPACITIES)
+def test_a_replay_is_what_the_oracle_really_decodes(
+  tiny, task, readings, replays, capacity
+):
+  ends = set()
+  for reading, replay in zip(readings, replays[capacity], strict=True):
+    run = measure.drafter_run(
+      tiny,
+      reading.batch,
+      task.eos_ids,
+      (oracle.make(capacity, task.eos_ids), ()),
+      capacity,
+      LIMIT,
+      lambda _: None,
+    )
+    for name in ('num_tokens', 'num_steps', 'place', 'emitted'):
+      np.testing.assert_array_equal(replay[name], run[name], err_msg=name)
+    np.testing.assert_array_equal(
+      run['tokens'], measure.plain_run(reading.plain, LIMIT)['tokens']
+    )
+    for row, count in enumerate(run['num_steps']):
+      last = run['tokens'][row, run['num_tokens'][row] - 1]
+      is_cut = run['emitted'][row, count - 1] <= run['depth'][row, count - 1]
+      ends.add('eos' if last in task.eos_ids else 'limit')
+      ends.add('cut' if is_cut else 'whole')
+  # Texts end by themselves and at the limit, there inside an accepted path.
+  assert ends == {'eos', 'limit', 'cut', 'whole'}
+
+
+def slow_values(tiny, task, reading, capacity):
+  """`[M, N]` values of the trees at every start, by a heap."""
+  values = []
+  for row, text, sampling in contexts(task, reading):
+    length = len(task.prompts[reading.rows[row]])
+    for place in reading.starts(row):
+      found = reference_decode.best_continuations(
+        tiny, text[: length + place], sampling, capacity, task.eos_ids
+      )
+      worth = np.zeros(capacity)
+      worth[: len(found)] = np.exp([log_p for log_p, _ in found])
+      values.append(np.cumsum(worth))
+  return np.array(values)
+
+
+def all_starts(reading):
+  """Rows and places of every start."""
+  counts = reading.run_lengths
+  places = np.concatenate([np.arange(count) for count in counts])
+  return np.repeat(np.arange(len(counts)), counts), places
+
+
+def test_values_of_trees_are_sums_over_the_best_continuations(
+  tiny, task, readings, replays
+):
+  capacity = max(CAPACITIES)
+  for number, reading in enumerate(readings):
+    rows, places = all_starts(reading)
+    told = []
+    values = measure.oracle_values(
+      tiny, reading.text, rows, places, task.eos_ids, capacity, told.append
+    )
+    assert sum(told) == len(rows)
+    np.testing.assert_allclose(
+      values, slow_values(tiny, task, reading, capacity), atol=1e-4
+    )
+    # The first n nodes are the tree that is grown with capacity n.
+    for n in CAPACITIES:
+      replay = replays[n][number]
+      for start, (row, place) in enumerate(zip(rows, places, strict=True)):
+        steps = slice(replay['num_steps'][row])
+        at = replay['place'][row, steps] == place
+        np.testing.assert_allclose(
+          replay['value'][row, steps][at], values[start, n - 1], atol=1e-5
+        )
+
+
+def test_no_starts_have_no_values(tiny, task, readings):
+  none = np.zeros(0, int)
+  values = measure.oracle_values(
+    tiny, readings[0].text, none, none, task.eos_ids, 6, lambda _: None
+  )
+  assert values.shape == (0, 6)
