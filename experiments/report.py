@@ -26,6 +26,9 @@ _SHARP = plotting.Style(
 )
 _ORACLE_RUN = plotting.Style("the oracle's own run", 'black', '-', 'D')
 
+# Characters of a column of the table.
+_CELL = 22
+
 
 def show(record: Mapping, folder: pathlib.Path) -> None:
   """Draws the figure of a run and prints its table and its sentence.
@@ -74,7 +77,8 @@ def draw(record: Mapping) -> matplotlib.figure.Figure:
   axes.set_ylim(0.9, 1.15 * max(shown))
   flags = record['flags']
   axes.set_title(
-    f'{flags["model"]}, temperature {flags["temperature"]:g}: '
+    f'{pathlib.Path(flags["model"]).name}, '
+    f'temperature {flags["temperature"]:g}: '
     'what draft trees win, and could win'
   )
   axes.legend(fontsize=8)
@@ -89,11 +93,11 @@ def table_text(record: Mapping) -> str:
   width = max(map(len, names))
   lines = [
     'tokens per iteration D, 95 % interval over prompts',
-    ' ' * width + ''.join(f'{f"N = {c}":>20}' for c in capacities),
+    ' ' * width + ''.join(f'{f"N = {c}":>{_CELL}}' for c in capacities),
   ]
   for name in names:
     cells = [_cell(curves.find(table, name, c)) for c in capacities]
-    lines.append(f'{name:<{width}}' + ''.join(f'{cell:>20}' for cell in cells))
+    lines.append(f'{name:<{width}}' + ''.join(f'{c:>{_CELL}}' for c in cells))
   return '\n'.join(lines)
 
 
@@ -109,8 +113,8 @@ def sentence(record: Mapping) -> str:
   )
   if record['vacuous']:
     return (
-      f'{text}. At temperature 0 the sampled law has no entropy, and these '
-      f'bounds say nothing: {", ".join(record["vacuous"])}.'
+      f'{text}. The sampled law has no entropy, as always at temperature 0, '
+      f'and these bounds say nothing: {", ".join(record["vacuous"])}.'
     )
   return (
     f'{text}, and {at(best) / at("run_context"):.0%} of the '
@@ -121,4 +125,8 @@ def sentence(record: Mapping) -> str:
 def _cell(row):
   if row['D'] is None:
     return 'says nothing'
-  return f'{row["D"]:.2f} [{row["low"]:.2f}, {row["high"]:.2f}]'
+  # Without entropy in all prompts of a resample, a bound may be infinite.
+  low, high = (
+    'inf' if row[end] is None else f'{row[end]:.2f}' for end in ('low', 'high')
+  )
+  return f'{row["D"]:.2f} [{low}, {high}]'
