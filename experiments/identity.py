@@ -1,0 +1,276 @@
+"""Texts of one way of decoding, followed along those of plain decoding.
+
+Passes of different width add up in different order, so that scores differ by
+about 1e-4.  Two ways of decoding may therefore part where the best scores are a
+tie; decoding then goes on behind it with the token of plain decoding.
+"""
+
+import functools
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from experiments import measure
+from specjax import sampling as sampling_lib
+from specjax.decode import generate, score
+from specjax.draft import base
+from specjax.llama import model as llama_model
+
+# Scores closer than this are a tie.
+TIE = 1e-3
+
+# Scores are computed for texts padded to a multiple of this.
+_BUCKET = 128
+
+Arrays = Mapping[str, np.ndarray]
+ProgressFn = Callable[[int], None]
+
+
+class Comparison:
+  """Some prompts: their plain texts, and other ways of decoding against them.
+
+  Arrays have one row a prompt, `R` of them.
+  """
+
+  def __init__(
+    self,
+    verifier: llama_model.Params,
+    eos_ids: tuple[int, ...],
+    ids: Sequence[Sequence[int]],
+    *,
+    seed: int,
+    max_new_tokens: int,
+    max_length: int,
+  ):
+    """Binds model and prompts; nothing is run.
+
+    Args:
+      verifier: the model.
+      eos_ids: tokens that end a text.
+      ids: prompts as token ids.
+      seed: of the prompts' own seeds.
+      max_new_tokens: most tokens of an output.
+      max_length: most tokens of prompt and output.
+    """
+    self._verifier = verifier
+    self._eos_ids = eos_ids
+    self._ids = ids
+    self._seeds = np.random.SeedSequence(seed).generate_state(len(ids))
+    self._max_new_tokens = max_new_tokens
+    self._max_length = max_length
+    # Caches are large: those of one batch size are held.
+    self._read = functools.lru_cache(1)(self._read_prompts)
+
+  def plain(
+    self, temperature: float, batch_size: int, progress_fn: ProgressFn
+  ) -> Arrays:
+    """Decodes plainly.
+
+    Args:
+      temperature: of the law that is sampled.
+      batch_size: most prompts decoded together.
+      progress_fn: told how many tokens were emitted since the last call.
+
+    Returns:
+      `tokens [R, T]`, padded with 0, and `num_tokens [R]`.
+    """
+    return _join(
+      measure.plain_texts(
+        self._verifier, batch, self._eos_ids, self._max_new_tokens, progress_fn
+      )
+      for batch in self._batches(temperature, batch_size)
+    )
+
+  def compare(
+    self,
+    plain: Arrays,
+    drafter: tuple[base.Drafter, chex.ArrayTree],
+    *,
+    temperature: float,
+    num_nodes: int,
+    batch_size: int,
+    progress_fn: ProgressFn,
+  ) -> Arrays:
+    """Decodes by speculation and follows each output along its plain text.
+
+    Args:
+      plain: what `plain` returned at the same temperature.
+      drafter: proposes the trees; with the parameters it takes.
+      temperature: of the law that is sampled.
+      num_nodes: capacity `N`.
+      batch_size: most prompts decoded together.
+      progress_fn: told how many tokens were emitted since the last call.
+
+    Returns:
+      `num_tokens [R]` and `num_steps [R]` of the outputs, `num_compared [R]`,
+      and of every parting `row`, `place` and `gap`; see `follow`.
+    """
+    run = _join(
+      measure.drafter_run(
+        self._verifier,
+        batch,
+        self._eos_ids,
+        drafter,
+        num_nodes,
+        self._max_new_tokens,
+        progress_fn,
+      )
+      for batch in self._batches(temperature, batch_size)
+    )
+    num_compared, partings = [], []
+    texts = zip(_to_lists(plain), _to_lists(run), strict=True)
+    for row, (text, output) in enumerate(texts):
+      here = {'row': row, 'text': text, 'temperature': temperature}
+      count, gaps = follow(
+        text,
+        output,
+        functools.partial(self._gap, **here),
+        functools.partial(
+          self._decode_on, **here, drafter=drafter, num_nodes=num_nodes
+        ),
+      )
+      num_compared.append(count)
+      partings += [(row, place, gap) for place, gap in gaps.items()]
+    rows, places, gaps = np.reshape(partings, (-1, 3)).T
+    return {
+      'num_tokens': run['num_tokens'],
+      'num_steps': run['num_steps'],
+      'num_compared': np.array(num_compared),
+      'row': rows.astype(int),
+      'place': places.astype(int),
+      'gap': gaps,
+    }
+
+  def _gap(self, place, token, *, row, text, temperature):
+    context = [*self._ids[row], *text[:place]]
+    scores = np.asarray(
+      next_scores(
+        self._verifier,
+        np.pad(context, (0, -len(context) % _BUCKET)),
+        len(context),
+        sampling_lib.make(1, temperature),
+        self._seeds[row],
+      )
+    )
+    return float(scores.max() - min(scores[token], scores[text[place]]))
+
+  def _decode_on(self, place, *, row, text, temperature, drafter, num_nodes):
+    result = generate.generate(
+      self._verifier,
+      [[*self._ids[row], *text[:place]]],
+      eos_ids=self._eos_ids,
+      max_new_tokens=self._max_new_tokens - place,
+      drafter=drafter[0],
+      drafter_params=drafter[1],
+      num_nodes=num_nodes,
+      sampling=sampling_lib.make(1, temperature),
+      seeds=self._seeds[row : row + 1],
+      max_length=self._max_length,
+    )
+    return result[0].tokens
+
+  def _batches(self, temperature, batch_size):
+    for batch in self._read(batch_size):
+      sampling = sampling_lib.make(len(batch.seeds), temperature)
+      yield batch._replace(sampling=sampling)
+
+  def _read_prompts(self, batch_size):
+    return generate.read_prompts(
+      self._verifier,
+      self._ids,
+      max_new_tokens=self._max_new_tokens,
+      seeds=self._seeds,
+      max_length=self._max_length,
+      batch_size=batch_size,
+    )
+
+
+def follow(
+  text: list[int],
+  output: list[int],
+  gap_fn: Callable[[int, int], float],
+  decode_on_fn: Callable[[int], list[int]],
+) -> tuple[int, dict[int, float]]:
+  """Follows an output along the text that it should be, and on behind ties.
+
+  Args:
+    text: what plain decoding emitted.
+    output: what is compared.
+    gap_fn: `(place, token) -> gap`: the most by which that token or the text's
+      own at the place lies below the best score there.
+    decode_on_fn: `place -> tokens`: decodes anew what follows `text[:place]`.
+
+  Returns:
+    The number of tokens compared, and the gap at each place of a parting. Only
+    the last gap can be other than a tie, and then nothing behind it was
+    compared; it is infinite where one of both has ended.
+  """
+  done, gaps = 0, {}
+  while output != text[done:]:
+    same = _num_common(output, text[done:])
+    place = done + same
+    have_both = same < len(output) and place < len(text)
+    gaps[place] = gap_fn(place, output[same]) if have_both else math.inf
+    if gaps[place] >= TIE:
+      return place, gaps
+    done = place + 1
+    output = decode_on_fn(done) if done < len(text) else []
+  return len(text), gaps
+
+
+@jax.jit
+def next_scores(
+  verifier: llama_model.Params,
+  tokens: jax.Array,
+  length: jax.Array,
+  sampling: sampling_lib.Sampling,
+  seed: jax.Array,
+) -> jax.Array:
+  """Returns the scores of which plain decoding takes the largest.
+
+  Logits at temperature 0, else `log p(y) + g(y)` with the position's Gumbel
+  noise `g`, from one pass over the whole text.
+
+  Args:
+    verifier: the model.
+    tokens: `[T]` int32, padded on the right.
+    length: how many tokens there are, the position of the one that is scored.
+    sampling: of one row.
+    seed: of the row.
+
+  Returns:
+    `[V]`.
+  """
+  hidden, _ = score.read(verifier, tokens[None], tokens.shape[0])
+  logits = llama_model.head(verifier, hidden[:, length - 1])
+  noise = sampling_lib.gumbel(
+    seed, length, sampling_lib.USE_TOKEN, logits.shape[-1]
+  )
+  noisy = sampling_lib.log_law(logits, sampling) + noise
+  return jnp.where(sampling.temperature == 0, logits, noisy)[0]
+
+
+def _num_common(left, right):
+  """Length of the longest common beginning."""
+  for place, pair in enumerate(zip(left, right, strict=False)):
+    if pair[0] != pair[1]:
+      return place
+  return min(len(left), len(right))
+
+
+def _join(parts):
+  """Joins the arrays of batches along their rows."""
+  parts = list(parts)
+  return {k: np.concatenate([part[k] for part in parts]) for k in parts[0]}
+
+
+def _to_lists(arrays):
+  """Turns `tokens [R, T]` and `num_tokens [R]` into a list a row."""
+  return [
+    row[:count].tolist()
+    for row, count in zip(arrays['tokens'], arrays['num_tokens'], strict=True)
+  ]
