@@ -1,0 +1,207 @@
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from specjax.theory import iid_bounds, posterior, resample
+
+# A root, two children, and two children of each.
+PARENTS = np.array([-1, 0, 0, 1, 1, 2, 2])
+DEPTHS = np.array([0, 1, 1, 2, 2, 2, 2])
+IS_FIRST_CHILD = np.array([0, 1, 0, 1, 0, 1, 0], bool)
+
+
+def synthetic(first, rng):
+  """Returns proposals of trees whose nodes' chances are known, and those.
+
+  Args:
+    first: `[M]`, the chance of a first child once its parent is accepted; a
+      second child has a fifth of the rest.
+    rng: draws the accepted paths.
+  """
+  first = np.asarray(first)[:, None]
+  edges = np.where(IS_FIRST_CHILD, first, (1.0 - first) / 5.0)
+  values, is_accepted = np.ones(edges.shape), np.ones(edges.shape, bool)
+  u = rng.random(edges.shape)
+  for parent in (0, 1, 2):
+    left, right = np.flatnonzero(parent == PARENTS)
+    values[:, left] = values[:, parent] * edges[:, left]
+    values[:, right] = values[:, parent] * edges[:, right]
+    is_left = u[:, parent] < edges[:, left]
+    is_right = ~is_left & (u[:, parent] < edges[:, left] + edges[:, right])
+    is_accepted[:, left] = is_accepted[:, parent] & is_left
+    is_accepted[:, right] = is_accepted[:, parent] & is_right
+  proposals = posterior.Proposals(
+    parents=np.tile(PARENTS, (len(edges), 1)),
+    num_nodes=np.full(len(edges), 7),
+    scores=values**3 - 5.0,  # any rising function of the chance will do
+    groups=np.tile(DEPTHS, (len(edges), 1)),
+    is_accepted=is_accepted,
+    rows=np.arange(len(edges)) // 4,
+  )
+  return proposals, values
+
+
+def random_proposals(seed):
+  """Trees of random shape and size, scores that say nothing, few prompts."""
+  rng = np.random.default_rng(seed)
+  shape = num_trees, size = 6, 8
+  parents = np.array(
+    [[-1] + [rng.integers(i) for i in range(1, size)] for _ in range(num_trees)]
+  )
+  num_nodes = rng.integers(1, size + 1, size=num_trees)
+  is_accepted = np.zeros(shape, bool)
+  is_accepted[:, 0] = True
+  for tree, node in itertools.product(range(num_trees), range(1, size)):
+    is_accepted[tree, node] = (
+      node < num_nodes[tree]
+      and is_accepted[tree, parents[tree, node]]
+      and rng.random() < 0.5
+    )
+  return posterior.Proposals(
+    parents=parents,
+    num_nodes=num_nodes,
+    scores=rng.integers(3, size=shape),
+    groups=rng.integers(4, size=shape),
+    is_accepted=is_accepted,
+    rows=np.arange(num_trees) % 2,
+  )
+
+
+def test_known_chances_are_recovered():
+  rng = np.random.default_rng(0)
+  few = rng.choice([0.1, 0.3, 0.5, 0.9], size=20000)  # one step a value
+  many = rng.uniform(0.05, 0.95, size=20000)  # steps are bins
+  for first, atol in ((few, 0.02), (many, 0.15)):
+    proposals, exact = synthetic(first, rng)
+    values = posterior.cross_fitted(proposals, seed=1)
+    np.testing.assert_allclose(values, exact, atol=atol)
+    assert np.mean(np.abs(values - exact)) < 0.01
+
+
+def test_fit_is_the_least_squares_rising_one():
+  # Shares 1/2, 1/4 (pooled to 1/3 by weight 1 : 2), 1.
+  scores = np.array([[0, 1, 1, 2, 2, 2, 2, 3]], float)
+  is_accepted = np.array([[1, 1, 0, 1, 0, 0, 0, 1]], bool)
+  proposals = posterior.Proposals(
+    parents=np.array([[-1] + 7 * [0]]),
+    num_nodes=np.array([8]),
+    scores=scores,
+    groups=np.array([[9] + 7 * [5]]),
+    is_accepted=is_accepted,
+    rows=np.zeros(1, int),
+  )
+  calibration = posterior.fit(proposals, np.array([True]))
+  assert list(calibration) == [5]  # roots are not drafted
+  np.testing.assert_array_equal(calibration[5].starts, [1, 2, 3])
+  np.testing.assert_allclose(calibration[5].chances, [1 / 3, 1 / 3, 1])
+  # Scores between and beyond the steps.
+  others = proposals._replace(scores=scores + np.array([0, -9, 0, 0.5] * 2))
+  np.testing.assert_allclose(
+    posterior.chances(calibration, others)[0],
+    [1, 1 / 3, 1 / 3, 1 / 3, 1 / 3, 1 / 3, 1 / 3, 1],
+  )
+
+
+def test_chances_are_calibrated_on_held_out_trees():
+  rng = np.random.default_rng(2)
+  proposals, _ = synthetic(rng.uniform(0.1, 0.9, size=8000), rng)
+  values = posterior.cross_fitted(proposals)
+  for depth in (1, 2):
+    chance = values[:, depth == DEPTHS].ravel()
+    hit = proposals.is_accepted[:, depth == DEPTHS].ravel()
+    for part in np.array_split(np.argsort(chance), 5):
+      error = np.sqrt(np.mean(chance[part] * (1 - chance[part])) / len(part))
+      # Fit and test are each half the trees.
+      assert abs(np.mean(chance[part]) - np.mean(hit[part])) < 5 * error + 0.01
+  # The trees chosen by chance win what their chances say.
+  told = posterior.best_trees(values, values)
+  won = posterior.best_trees(values, proposals.is_accepted)
+  spread = resample.mean((told - won).T, proposals.rows, seed=0)
+  assert np.all((spread.low < 0.02) & (spread.high > -0.02))
+  np.testing.assert_array_equal(won[:, -1], proposals.is_accepted.sum(axis=1))
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 10**6))
+def test_chances_never_rise_along_a_path(seed):
+  proposals = random_proposals(seed)
+  values = posterior.cross_fitted(proposals)
+  size = values.shape[1]
+  is_present = np.arange(size) < proposals.num_nodes[:, None]
+  assert np.all(values[:, 0] == 1.0)
+  assert np.all(values[~is_present] == 0.0)
+  assert np.all((values >= 0.0) & (values <= 1.0))
+  for node in range(1, size):
+    above = values[np.arange(len(values)), proposals.parents[:, node]]
+    assert np.all((values[:, node] <= above) | ~is_present[:, node])
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 10**6))
+def test_best_trees_are_best_and_the_dual_bounds_them(seed):
+  proposals = random_proposals(seed)
+  values = posterior.cross_fitted(proposals)
+  best = np.asarray(posterior.best_trees(values, values))
+  size = values.shape[1]
+  for tree, capacity in ((0, 1), (0, 3), (1, 2), (1, size)):
+    others = range(1, proposals.num_nodes[tree])
+    exact = 0.0
+    for k in range(min(capacity, proposals.num_nodes[tree])):
+      for chosen in itertools.combinations(others, k):
+        kept = {0, *chosen}
+        if all(proposals.parents[tree, node] in kept for node in chosen):
+          exact = max(exact, values[tree, list(kept)].sum())
+    place = min(capacity, size) - 1
+    np.testing.assert_allclose(best[tree, place], exact, atol=1e-5)
+  for capacity in range(1, size + 1):
+    samples = posterior.dual(values, proposals.rows, capacity)
+    assert np.all(samples >= best[:, capacity - 1] - 1e-5)
+
+
+def test_dual_is_the_optimum_under_a_mean_budget():
+  rng = np.random.default_rng(4)
+  proposals, values = synthetic(np.tile([0.2, 0.8], 400), rng)
+  for capacity in (1, 2, 3, 5, 7):
+    dual = posterior.dual(values, proposals.rows, capacity)
+    pooled = np.sort(values, axis=None)[::-1][: capacity * len(values)]
+    np.testing.assert_allclose(dual.mean(), pooled.sum() / 800, rtol=1e-6)
+  hard = posterior.best_trees(values, values).mean(axis=0)
+  np.testing.assert_allclose(hard[1], 1.5, rtol=1e-5)
+  assert posterior.dual(values, proposals.rows, 2).mean() > 1.7
+
+
+def test_bounds_from_a_sure_verifier_are_vacuous_and_the_posterior_is_not():
+  rng = np.random.default_rng(5)
+  assert iid_bounds.lorden_dual(mu=0.0, mu2=0.0, capacity=7) == 7.0
+  proposals, _ = synthetic(np.full(400, 0.5), rng)
+  values = posterior.cross_fitted(proposals)
+  limit = posterior.best_trees(values, values).mean(axis=0)
+  np.testing.assert_allclose(limit[-1], 1 + 0.6 + 0.36, atol=0.1)
+
+
+def test_unseen_groups_and_sure_scores():
+  proposals, _ = synthetic(np.full(40, 1.0), np.random.default_rng(6))
+  values = posterior.cross_fitted(proposals)
+  assert np.all(values == proposals.is_accepted)
+  # A group that no fit has seen has its parent's chance.
+  groups = np.where(DEPTHS == 2, 77, proposals.groups)
+  unseen = posterior.chances(
+    posterior.fit(proposals, np.full(40, True)),
+    proposals._replace(groups=groups),
+  )
+  np.testing.assert_array_equal(unseen[:, 3:], values[:, PARENTS[3:]])
+
+
+def test_bad_arguments_are_named():
+  proposals, values = synthetic(np.full(8, 0.5), np.random.default_rng(7))
+  with pytest.raises(ValueError, match='expected capacity >= 1, got 0'):
+    posterior.dual(values, proposals.rows, 0)
+  with pytest.raises(ValueError, match='at least 2 prompts'):
+    posterior.cross_fitted(proposals._replace(rows=np.zeros(8, int)))
+  with pytest.raises(ValueError, match='expected scores, got NaN for 48 nodes'):
+    posterior.fit(
+      proposals._replace(scores=proposals.scores * np.nan), np.full(8, True)
+    )
