@@ -1,7 +1,9 @@
-"""What is kept of the verifier's laws, and their pooled moments.
+"""What is kept of the verifier's laws, and their moments.
 
 A full law has as many numbers as the vocabulary, so a run keeps a summary of
-each sampled position: three scalars and the most probable tokens.
+each sampled position: three scalars and the most probable tokens.  Moments of
+single laws, full or cut to their most probable tokens, are pooled here for
+texts in memory and in `streaming` for any number of tokens.
 """
 
 from typing import NamedTuple
@@ -10,6 +12,11 @@ import chex
 import flax
 import jax
 import jax.numpy as jnp
+
+from specjax import sampling as sampling_lib
+
+# An upper limit on vocabularies: token ids are numbers of 32 bits.
+_ANY_VOCAB = 2**32
 
 
 @flax.struct.dataclass
@@ -51,10 +58,26 @@ class Texts:
 
 
 class Moments(NamedTuple):
-  """Mean entropy `mu` in nats and mean squared surprisal `mu2`, both `[]`."""
+  """Entropy `mu` in nats and second log-moment `mu2`, of laws or their mean."""
 
   mu: jax.Array
   mu2: jax.Array
+
+
+class MomentLimits(NamedTuple):
+  """What cut laws say of the moments of the whole, all of one shape.
+
+  Attributes:
+    low: moments that no law with these most probable tokens is below.
+    estimate: right in the mean over the sampled token; may leave the limits.
+    high: moments that no such law is above.
+    missing: mass of the tokens that are not listed.
+  """
+
+  low: Moments
+  estimate: Moments
+  high: Moments
+  missing: jax.Array
 
 
 def summarise(log_p: jax.Array, tokens: jax.Array, num_top: int) -> LawSummary:
@@ -75,17 +98,111 @@ def summarise(log_p: jax.Array, tokens: jax.Array, num_top: int) -> LawSummary:
     raise ValueError(f'expected num_top >= 1, got {num_top}')
   chex.assert_equal_shape_prefix([log_p, tokens], tokens.ndim)
   chex.assert_rank(log_p, tokens.ndim + 1)
-  surprisal = -jnp.where(jnp.isneginf(log_p), 0.0, log_p)
-  p = jnp.exp(log_p)
+  moments = law_moments(log_p)
   sampled = jnp.take_along_axis(log_p, tokens[..., None], axis=-1)[..., 0]
   top_log_p, top_tokens = jax.lax.top_k(log_p, min(num_top, log_p.shape[-1]))
   return LawSummary(
     # Rounding can lift the log-probability of a sure token above 0.
     surprisal=jnp.maximum(-sampled, 0.0),
-    entropy=jnp.maximum(jnp.sum(p * surprisal, axis=-1), 0.0),
-    second_moment=jnp.sum(p * surprisal**2, axis=-1),
+    entropy=moments.mu,
+    second_moment=moments.mu2,
     top_log_p=jnp.minimum(top_log_p, 0.0),
     top_tokens=top_tokens,
+  )
+
+
+def law_moments(log_p: jax.Array) -> Moments:
+  """Returns the moments `[...]` of laws: `-sum p log p` and `sum p log^2 p`.
+
+  Args:
+    log_p: `[..., V]` log-probabilities; -inf counts nothing.
+  """
+  surprisal = -jnp.where(jnp.isneginf(log_p), 0.0, log_p)
+  p = jnp.exp(log_p)
+  return Moments(
+    mu=jnp.maximum(jnp.sum(p * surprisal, axis=-1), 0.0),
+    mu2=jnp.sum(p * surprisal**2, axis=-1),
+  )
+
+
+@jax.jit
+def moments_under(
+  logits: jax.Array, settings: sampling_lib.Sampling
+) -> Moments:
+  """Returns the moments `[P, ...]` of the laws of P settings, from one pass.
+
+  They are those at the contexts that the logits belong to: texts sampled under
+  another setting visit other contexts.  One setting's laws are in memory at a
+  time.
+
+  Args:
+    logits: `[..., V]` of the verifier.
+    settings: sampling parameters, `[P]`.
+  """
+
+  def under(setting):
+    setting = jax.tree.map(lambda x: x[None], setting)
+    return law_moments(sampling_lib.log_law(logits[None], setting)[0])
+
+  return jax.lax.map(under, settings)
+
+
+def moment_limits(
+  top_log_p: jax.Array,
+  surprisal: jax.Array,
+  is_listed: jax.Array,
+  vocab_size: int = _ANY_VOCAB,
+) -> MomentLimits:
+  """Returns what the K most probable tokens say of the moments, `[...]`.
+
+  Let m be the mass of the tail, the n tokens that are not listed, and `f_j(p) =
+  p (-log p)^j`, whose sum over the law is mu for j = 1 and mu2 for j = 2.
+
+  Low: a token of the tail has no more than `c = min(p_K, m)`, hence at least
+  the surprisal `-log c`, and the tail adds `m (-log c)^j` or more.  Equality
+  where m is a multiple of `p_K`, or one token carries it.
+
+  High: the tail adds at most `n f_j(m / n) = m log^j(n / m)`, the value of a
+  flat tail.  For `f_j'' < 0`, which is so for p below 1 / e, this is Jensen's
+  inequality.  Only f_2, and only for K = 1, meets a larger p, at most 1/2; each
+  other token of the tail is then at most `1 - 2p`, and `f_2''(p) + f_2''(1 -
+  2p) < 0`: what two tokens hold together is still worth most in equal parts.
+
+  The estimate replaces the tail's sum by its sample: the sampled token's `s^j`
+  where it is not listed, else 0.
+
+  Args:
+    top_log_p: `[..., K]` log-probabilities of the most probable tokens, in any
+      order; -inf where there are fewer.
+    surprisal: `[...]` nats, of the sampled token.
+    is_listed: `[...]` bool, the sampled token is among the K.
+    vocab_size: `V`; what is larger is still valid.
+
+  Raises:
+    ValueError: `vocab_size` is below 1.
+  """
+  if vocab_size < 1:
+    raise ValueError(f'expected vocab_size >= 1, got {vocab_size}')
+  chex.assert_equal_shape([top_log_p[..., 0], surprisal, is_listed])
+  listed = law_moments(jnp.minimum(top_log_p, 0.0))
+  is_token = ~jnp.isneginf(top_log_p)
+  num_others = float(vocab_size) - jnp.sum(is_token, axis=-1)
+  missing = 1.0 - jnp.sum(jnp.exp(top_log_p), axis=-1)
+  missing = jnp.where(num_others > 0, jnp.maximum(missing, 0.0), 0.0)
+  log_missing = jnp.log(jnp.where(missing > 0.0, missing, 1.0))
+  last_log_p = jnp.min(jnp.where(is_token, top_log_p, 0.0), axis=-1)
+  least = -jnp.minimum(last_log_p, log_missing)
+  most = jnp.log(jnp.maximum(num_others, 1.0)) - log_missing
+  # Too small a vocabulary for this tail is rounding.
+  most = jnp.maximum(most, least)
+  plus = lambda mass, s: Moments(
+    mu=listed.mu + mass * s, mu2=listed.mu2 + mass * s**2
+  )
+  return MomentLimits(
+    low=plus(missing, least),
+    estimate=plus(jnp.where(is_listed, 0.0, 1.0), surprisal),
+    high=plus(missing, most),
+    missing=missing,
   )
 
 

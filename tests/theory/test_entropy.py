@@ -6,6 +6,7 @@ import reference_theory as reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from specjax import sampling
 from specjax.theory import entropy as entropy_lib
 from specjax.theory import heads as heads_lib
 
@@ -166,3 +167,83 @@ def test_summaries_jit_and_vmap():
   jax.tree.map(
     lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6), whole, rows
   )
+
+
+def test_moments_under_settings_are_those_of_each_setting_alone():
+  rng = np.random.default_rng(3)
+  logits = jnp.asarray(rng.normal(size=(5, 9)) * 2.0)
+  settings = [
+    {},
+    {'temperature': 0.0},
+    {'temperature': 0.7, 'top_k': 3},
+    {'top_p': 0.8},
+    {'temperature': 2.0, 'min_p': 0.2},
+  ]
+  together = jax.tree.map(
+    lambda *x: jnp.concatenate(x), *(sampling.make(1, **s) for s in settings)
+  )
+  moments = entropy_lib.moments_under(logits, together)
+  log_law = jax.jit(sampling.log_law)
+  for place, setting in enumerate(settings):
+    log_p = log_law(logits, sampling.make(5, **setting))
+    exact = np.array([reference.moments(np.exp(row)) for row in log_p])
+    np.testing.assert_allclose(moments.mu[place], exact[:, 0], atol=1e-4)
+    np.testing.assert_allclose(moments.mu2[place], exact[:, 1], atol=1e-4)
+  assert np.all(moments.mu[1] == 0.0)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+  seed=st.integers(0, 10**6),
+  vocab=st.sampled_from([1, 2, 3, 5, 12]),
+  num_top=st.integers(1, 5),
+  spare=st.sampled_from([0, 1, 10**5]),
+)
+def test_limits_of_cut_laws_hold_the_whole(seed, vocab, num_top, spare):
+  rng = np.random.default_rng(seed)
+  law = np.sort(rng.dirichlet(np.full(vocab, rng.uniform(0.1, 9.0))))[::-1]
+  law = np.maximum(law, 1e-12) / np.sum(np.maximum(law, 1e-12))
+  # One row for each sampled token, padded to 12.
+  top, surprisals = np.full((12, 5), -np.inf), np.zeros(12)
+  top[:, : min(num_top, vocab)] = np.log(law[:num_top])
+  surprisals[:vocab] = -np.log(law)
+  limits = entropy_lib.moment_limits(
+    jnp.asarray(top), surprisals, np.arange(12) < num_top, vocab + spare
+  )
+  missing = law[num_top:].sum()
+  np.testing.assert_allclose(limits.missing, missing, atol=1e-6)
+  for j, exact in enumerate(reference.moments(law)):
+    assert np.all(limits.low[j] <= exact + 1e-4)
+    assert np.all(limits.high[j] >= exact - 1e-4)
+    # The estimate is right in the mean over the sampled token.
+    np.testing.assert_allclose(
+      law @ limits.estimate[j][:vocab], exact, atol=1e-4
+    )
+    if num_top >= vocab and spare == 0:
+      np.testing.assert_allclose(limits.high[j], exact, atol=1e-4)
+
+
+def test_limits_of_cut_laws_are_attained():
+  # A flat tail is the highest; one that repeats the last token the lowest.
+  flat = [0.5, 0.2] + 6 * [0.05]
+  lowest = [0.4, 0.2, 0.2, 0.2]
+  for law, vocab_size, side in ((flat, 8, 'high'), (lowest, 50, 'low')):
+    limits = entropy_lib.moment_limits(
+      jnp.log(jnp.array(law[:2])), np.array(1), np.array(True), vocab_size
+    )
+    np.testing.assert_allclose(
+      getattr(limits, side), reference.moments(law), rtol=1e-5
+    )
+  # Without a vocabulary there still is a limit.
+  args = (jnp.log(jnp.array([0.9])), np.array(1.0), np.array(True))
+  limits = entropy_lib.moment_limits(*args)
+  assert 0.3 < limits.low.mu < limits.high.mu < 3.0
+  with pytest.raises(ValueError, match='expected vocab_size >= 1, got 0'):
+    entropy_lib.moment_limits(*args, vocab_size=0)
+
+
+def test_limits_of_a_sure_law_are_zeros():
+  top = jnp.array([[0.0, -jnp.inf], [1e-7, -jnp.inf]])
+  limits = entropy_lib.moment_limits(top, jnp.zeros(2), jnp.array([True, True]))
+  for value in jax.tree.leaves(limits):
+    np.testing.assert_array_equal(value, 0.0)
