@@ -3,8 +3,8 @@
 Claim: on a real model, tokens per verifier pass grow with the logarithm of the
 tree's size, and entropy alone says how fast, whatever drafts.
 
-  launch/run.sh speed_of_light            12 prompts, under 10 minutes on 2
-  cores launch/run.sh speed_of_light --quick    6 prompts, under 2 minutes
+  launch/run.sh speed_of_light            12 prompts, under 10 min on 2 cores
+  launch/run.sh speed_of_light --quick    6 prompts, under 2 min
 
 Writes results/speed_of_light/<run>/: figure.png and figure.pdf, record.json
 with the table of the figure, arrays.npz with what was measured.
@@ -101,12 +101,22 @@ def draw_starts(
 
   Returns:
     `rows [M]` and `places [M]` of the starts, and `visited [C, M]` bool.
+
+  Raises:
+    ValueError: all starts of a capacity are of one prompt.
   """
   visited = np.stack([was_start(run, max_new_tokens) for run in runs])
   rows, places = np.nonzero(visited.any(axis=0))
   drawn = np.random.default_rng(seed).permutation(len(rows))[:num_starts]
   rows, places = rows[np.sort(drawn)], places[np.sort(drawn)]
-  return {'rows': rows, 'places': places, 'visited': visited[:, rows, places]}
+  visited = visited[:, rows, places]
+  # Bounds at starts are fitted on half of the prompts.
+  if any(len(np.unique(rows[here])) < 2 for here in visited):
+    raise ValueError(
+      'expected starts of 2 prompts or more at every capacity, got fewer; '
+      f'draw more than --oracle_starts={num_starts}'
+    )
+  return {'rows': rows, 'places': places, 'visited': visited}
 
 
 def was_start(run: Arrays, max_new_tokens: int) -> np.ndarray:
