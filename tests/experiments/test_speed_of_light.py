@@ -1,0 +1,318 @@
+"""The main job by its command line: whole, killed, and asked for nonsense."""
+
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import reference_checkpoint
+
+from experiments import curves, drafters, records, report, speed_of_light
+from specjax import tokenizer as tokenizer_lib
+from specjax.checkpoint import configs, orbax_store, resolve, weights
+
+ROOT = pathlib.Path(__file__).parents[2]
+CONFIG = reference_checkpoint.CASES['tied'] | {'vocab_size': 258}
+MODULE = 'experiments.speed_of_light'
+TEXTS = ['aaab aaab', 'one, two, three', 'x = x + 1; x = x + 1', 'Why?', 'zzz']
+
+
+@pytest.fixture(scope='module')
+def place(tmp_path_factory):
+  """A folder with a model of ours, prompts, and a cache of programs."""
+  folder = tmp_path_factory.mktemp('place')
+  named = reference_checkpoint.tensors(CONFIG)
+  params = weights.assemble(
+    configs.from_hf(CONFIG),
+    weights.Source('hf', frozenset(named), named.get),
+    jnp.float32,
+  )
+  orbax_store.save(folder / 'model', params, tokenizer_lib.byte_level(), {})
+  write_prompts(folder / 'prompts.jsonl', TEXTS)
+  return folder
+
+
+def write_prompts(path, texts):
+  lines = [
+    json.dumps({'id': str(number), 'prompt': text})
+    for number, text in enumerate(texts)
+  ]
+  path.write_text('\n'.join(lines))
+
+
+def arguments(place, **flags):
+  """The command line of a small run."""
+  flags = {
+    'model': place / 'model',
+    'prompts': place / 'prompts.jsonl',
+    'prompts_per_kind': 5,
+    'results_dir': place / 'results',
+    # The laws of a small random model are flat without it.
+    'top_k': 3,
+    'capacities': '1,4',
+    'max_new_tokens': 6,
+    'max_length': 64,
+    'batch_size': 3,
+    'oracle_starts': 20,
+    'seed': 5,
+    **flags,
+  }
+  return [f'--{name}={value}' for name, value in flags.items()]
+
+
+def start(place, *command):
+  settings = {
+    'PYTHONPATH': str(ROOT),
+    # What one process compiled the next one finds; in haste is good enough.
+    'JAX_COMPILATION_CACHE_DIR': str(place / 'programs'),
+    'JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS': '0',
+    'XLA_FLAGS': '--xla_backend_optimization_level=0',
+  }
+  return subprocess.Popen(
+    [sys.executable, *command],
+    env=os.environ | settings,
+    text=True,
+    stdin=subprocess.PIPE,
+    stdout=subprocess.PIPE,
+    stderr=subprocess.PIPE,
+  )
+
+
+def finish(place, run_name):
+  """Runs the job to its end; returns what it printed."""
+  job = start(place, '-m', MODULE, *arguments(place, run_name=run_name))
+  out, err = job.communicate()
+  assert job.returncode == 0, err
+  return out
+
+
+def run_folder(place, run_name):
+  return place / 'results' / speed_of_light.NAME / run_name
+
+
+def files_in(folder):
+  """Name -> time of the last change."""
+  return {
+    str(path.relative_to(folder)): path.stat().st_mtime_ns
+    for path in folder.rglob('*')
+    if path.is_file()
+  }
+
+
+def arrays_in(path):
+  with np.load(path) as file:
+    return dict(file)
+
+
+@pytest.fixture(scope='module')
+def undisturbed(place):
+  """A whole run's folder, and what it printed."""
+  return run_folder(place, 'whole'), finish(place, 'whole')
+
+
+def test_a_run_leaves_its_record_arrays_and_figure(undisturbed):
+  folder, out = undisturbed
+  record = records.load_record(
+    folder / 'record.json', ['capacity', 'curve', 'D', 'low', 'high']
+  )
+  keys = [(row['curve'], row['capacity']) for row in record['table']]
+  names = [
+    *drafters.NAMES,
+    'oracle_run',
+    f'oracle_at({record["best_drafter"]})',
+    *curves.BOUNDS,
+  ]
+  assert sorted(keys) == sorted((name, n) for name in names for n in (1, 4))
+  for row in record['table']:
+    assert 1 - 1e-4 <= row['low'] <= row['high']
+    assert row['capacity'] > 1 or abs(row['D'] - 1) < 1e-4
+  assert record['seed'] == 5
+  assert record['flags']['capacities'] == [1, 4]
+  assert record['flags']['oracle_starts'] == 20
+  assert not any(record['partings'].values())
+  top = {name for name in files_in(folder) if not name.startswith('stages')}
+  assert top == {
+    'flags.json',
+    'record.json',
+    'arrays.npz',
+    'figure.png',
+    'figure.pdf',
+  }
+  assert report.table_text(record) in out
+  assert report.sentence(record) in out
+
+
+def test_the_table_is_of_the_arrays(undisturbed):
+  table = records.load_record(undisturbed[0] / 'record.json')['table']
+  arrays = arrays_in(undisturbed[0] / 'arrays.npz')
+  for name in [*drafters.NAMES, 'oracle_run']:
+    for capacity in (1, 4):
+      run = f'{name}-{capacity}'
+      emitted = arrays[f'{run}/emitted'].sum()
+      np.testing.assert_allclose(
+        curves.find(table, name, capacity)['D'],
+        emitted / arrays[f'{run}/num_steps'].sum(),
+        rtol=1e-6,
+      )
+      assert emitted == np.minimum(arrays['plain/num_tokens'], 6).sum()
+  assert len(arrays['plain/tokens']) == len(TEXTS)
+
+
+def test_a_killed_run_goes_on_to_the_same_end(place, undisturbed):
+  folder = run_folder(place, 'killed')
+  job = start(place, '-m', MODULE, *arguments(place, run_name='killed'))
+  while not list(folder.glob('stages/*.npz')):
+    assert job.poll() is None, job.stderr.read()
+    time.sleep(0.01)
+  job.send_signal(signal.SIGKILL)
+  job.communicate()
+  done = files_in(folder)
+  assert 'record.json' not in done
+  finish(place, 'killed')
+  after = files_in(folder)
+  assert {name: after[name] for name in done} == done
+  whole = undisturbed[0]
+  load = lambda path: records.load_record(path / 'record.json')['table']
+  assert load(folder) == load(whole)
+  expected = arrays_in(whole / 'arrays.npz')
+  got = arrays_in(folder / 'arrays.npz')
+  assert got.keys() == expected.keys()
+  for name, array in expected.items():
+    np.testing.assert_array_equal(got[name], array, err_msg=name)
+  for name in ('figure.png', 'figure.pdf'):
+    assert (folder / name).read_bytes() == (whole / name).read_bytes()
+
+
+# Runs the job once for every command line it reads; imports are done once.
+DRIVER = f"""
+import json, os, runpy, sys
+import experiments.report, experiments.study
+
+for name, arguments in json.load(sys.stdin).items():
+  if os.fork() == 0:
+    for number in (1, 2):
+      os.dup2(os.open(f'{{name}}.{{number}}', os.O_CREAT | os.O_WRONLY), number)
+    sys.argv = ['', *arguments]
+    runpy.run_module('{MODULE}', run_name='__main__', alter_sys=True)
+  print(os.waitstatus_to_exitcode(os.wait()[1]))
+"""
+
+
+def mistakes(place):
+  """Name -> the flags of a mistake, and what has to be said about it."""
+  folder = place / 'mistakes'
+  folder.mkdir()
+  with open(resolve.embedded_file(), 'rb') as file:
+    (folder / 'short.gguf').write_bytes(file.read(1000))
+  (folder / 'sharded').mkdir()
+  named = reference_checkpoint.tensors(CONFIG)
+  reference_checkpoint.write_folder(folder / 'sharded', CONFIG, named, 2)
+  shard = 'model-00002-of-00002.safetensors'
+  (folder / 'sharded' / shard).unlink()
+  write_prompts(folder / 'one.jsonl', ['alone'])
+  (folder / 'empty.jsonl').touch()
+  (folder / 'file').write_text('kept')
+  return {
+    'model': ({'model': 'gpt-5'}, "smollm2-135m, a .gguf file.*got 'gpt-5'"),
+    'gguf': ({'model': folder / 'short.gguf'}, 'whole GGUF file, got .*short'),
+    'shard': ({'model': folder / 'sharded'}, f'expected a file .*{shard}'),
+    'capacity': ({'capacities': '0,4'}, 'whole numbers of at least 1'),
+    'temperature': ({'temperature': -1}, 'temperature.* non-negative'),
+    'long': ({'max_length': 9}, '--max_length=9 tokens, got 0 with 10'),
+    'one': ({'prompts': folder / 'one.jsonl'}, 'expected 2 prompts or more'),
+    'empty': ({'prompts': folder / 'empty.jsonl'}, 'one prompt in .*got none'),
+    'missing': ({'prompts': folder / 'no.jsonl'}, 'readable prompt file, got'),
+    'results': ({'results_dir': folder / 'file'}, 'folder that can be written'),
+    'name': ({'run_name': '../elsewhere'}, 'expected a run name'),
+    'flags': (
+      {'results_dir': place / 'results', 'run_name': 'whole', 'seed': 6},
+      r'expected the flags with which .*whole was begun, --seed=5 \(now 6\)',
+    ),
+  }
+
+
+def test_a_mistake_is_one_line_and_nothing_is_written(place, undisturbed):
+  cases = mistakes(place)
+  folder = place / 'mistakes'
+  before = {**files_in(place / 'results'), **files_in(folder)}
+  lines = {
+    str(folder / name): arguments(
+      place, **{'results_dir': folder / 'results', **flags}
+    )
+    for name, (flags, _) in cases.items()
+  }
+  driver = start(place, '-c', DRIVER)
+  codes, err = driver.communicate(json.dumps(lines))
+  assert codes.split() == ['2'] * len(cases), err
+  for name, (_, message) in cases.items():
+    said = (folder / f'{name}.2').read_text()
+    assert re.fullmatch(f'error: .*{message}.*\n', said), said
+    assert (folder / f'{name}.1').read_text() == ''
+  after = {**files_in(place / 'results'), **files_in(folder)}
+  said = {f'{name}.{number}' for name in cases for number in (1, 2)}
+  assert {k: v for k, v in after.items() if k not in said} == before
+  assert not (folder / 'results').exists()
+
+
+def make_runs():
+  """Runs of one drafter at two capacities, over three prompts."""
+  tables = [
+    [[0, 1, 2, 3, 4, 5], [0, 1, 2], [0, 1, 2, 3, 4, 5]],
+    [[0, 2, 4], [0], [0, 1, 4]],
+  ]
+  runs = []
+  for rows in tables:
+    places = np.zeros((len(rows), 6), int)
+    for kept, row in zip(places, rows, strict=True):
+      kept[: len(row)] = row
+    runs.append({'place': places, 'num_steps': np.array([*map(len, rows)])})
+  return tables, runs
+
+
+def drawn_in(runs, num_starts, seed):
+  starts = speed_of_light.draw_starts(runs, 6, num_starts, seed)
+  return starts, list(zip(starts['rows'], starts['places'], strict=True))
+
+
+def test_starts_know_where_they_were_visited():
+  tables, runs = make_runs()
+  for num_starts in (12, 100):
+    starts, drawn = drawn_in(runs, num_starts, seed=0)
+    assert drawn == sorted(set(drawn))
+    assert len(drawn) == min(num_starts, 15)
+    for table, visited in zip(tables, starts['visited'], strict=True):
+      assert [place in table[row] for row, place in drawn] == visited.tolist()
+
+
+def test_starts_of_one_prompt_are_refused():
+  runs = [{'place': np.arange(6)[None], 'num_steps': np.array([6])}]
+  with pytest.raises(ValueError, match='more than --oracle_starts=4'):
+    drawn_in(runs, 4, seed=0)
+
+
+def test_starts_depend_on_their_seed_alone():
+  _, runs = make_runs()
+  draws = [drawn_in(runs, 12, seed)[1] for seed in range(8)]
+  assert draws == [drawn_in(runs, 12, seed)[1] for seed in range(8)]
+  assert len({tuple(draw) for draw in draws}) > 1
+
+
+def test_starts_are_drawn_uniformly():
+  tables, runs = make_runs()
+  num_draws, counts = 3000, np.zeros((3, 6))
+  for seed in range(num_draws):
+    for start_at in drawn_in(runs, 12, seed)[1]:
+      counts[start_at] += 1
+  share = 12 / 15
+  expected = share * np.array(
+    [[p in row for p in range(6)] for row in tables[0]]
+  )
+  error = np.sqrt(share * (1 - share) / num_draws)
+  np.testing.assert_allclose(counts / num_draws, expected, atol=4 * error)
