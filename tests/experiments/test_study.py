@@ -10,9 +10,11 @@ from experiments import measure, records
 from experiments import study as study_lib
 from specjax.checkpoint import resolve
 
-CAPACITIES = [1, 3]
+# The sizes of test_measure.py, so that programs are compiled once for both.
+CAPACITIES = [1, 6]
+LIMIT = 9
 NUM_BATCHES = 3  # of two prompts at most
-# The prompts' seeds come of this; some texts end within the limit of 6.
+# The prompts' seeds come of this; some texts end within the limit.
 SEED = 3
 # Starts in some batches of two prompts, and in some not.
 ROWS, PLACES = np.array([0, 0, 4]), np.array([0, 3, 1])
@@ -28,7 +30,7 @@ def make(params, task, folder, batch_size):
     records.Stages(folder, {'batch_size': batch_size}),
     seed=SEED,
     capacities=CAPACITIES,
-    max_new_tokens=6,
+    max_new_tokens=LIMIT,
     max_length=128,
     batch_size=batch_size,
   )
@@ -73,7 +75,7 @@ def undisturbed(tiny, task, tmp_path_factory):
 
 
 def test_there_is_a_stage_for_every_batch_but_of_what_is_known(undisturbed):
-  names = ['plain', 'laws', 'oracle_at', 'lookup-3', 'oracle_run-3']
+  names = ['plain', 'laws', 'oracle_at', 'lookup-6', 'oracle_run-6']
   assert undisturbed[1] == sorted(
     f'{n}-{i}' for n in names for i in range(NUM_BATCHES)
   )
@@ -99,7 +101,7 @@ def test_results_do_not_depend_on_batches(tiny, task, tmp_path, undisturbed):
   ('function', 'stage'),
   [
     ('laws', 'laws'),
-    ('drafter_run', 'lookup-3'),
+    ('drafter_run', 'lookup-6'),
     ('oracle_values', 'oracle_at'),
   ],
 )
