@@ -134,29 +134,33 @@ def _at_starts(texts, starts, capacities, seed):
   """
   intervals = {name: [] for name in ['oracle_at', *DUALS]}
   checks, num_open = [], []
+  rows, places = jnp.asarray(starts['rows']), jnp.asarray(starts['places'])
   for capacity, visited, values in zip(
     capacities, starts['visited'], starts['values'], strict=True
   ):
-    rows = starts['rows'][visited]
-    places = jnp.asarray(starts['places'][visited])
-    oracle = values[visited]
-    intervals['oracle_at'].append(resample.mean(oracle, rows, seed))
+    mean = lambda x, here=visited: resample.mean(
+      np.asarray(x)[here], starts['rows'][here], seed
+    )
+    intervals['oracle_at'].append(mean(values))
     opens = 0
     for name, slopes in DUALS.items():
+      # Fitted on the starts of all capacities, so that one shape serves them.
       fitted = thresholds.cross_fitted(
-        texts, jnp.asarray(rows), places, capacity, slopes, seed
+        texts, rows, places, capacity, slopes, seed
       )
-      bound = start_bounds.dual(
-        texts, jnp.asarray(rows), places, capacity, fitted
-      )
-      opens = max(opens, int(bound.num_open))
-      interval = resample.mean(bound.values, rows, seed)
+      bound = start_bounds.dual(texts, rows, places, capacity, fitted)
+      opens = max(opens, int(bound.is_open[visited].sum()))
       # No tree of N nodes wins more than N tokens.
       intervals[name].append(
-        resample.Interval(*(jnp.minimum(x, capacity) for x in interval))
+        resample.Interval(
+          *(jnp.minimum(x, capacity) for x in mean(bound.values))
+        )
       )
-      difference = resample.mean(bound.values - oracle, rows, seed)
-      checks += _rows(f'{name} - oracle_at', [capacity], _stack([difference]))
+      checks += _rows(
+        f'{name} - oracle_at',
+        [capacity],
+        _stack([mean(bound.values - values)]),
+      )
     num_open.append(opens)
   return {k: _stack(v) for k, v in intervals.items()}, checks, num_open
 

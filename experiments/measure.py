@@ -6,7 +6,7 @@ disk.  A *place* is the index of a token in the output of a prompt, counted from
 """
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import chex
@@ -27,6 +27,9 @@ Arrays = Mapping[str, np.ndarray]
 # Most probable tokens kept of every law.  The bounds on starts are exact for
 # thresholds up to log of it, 5.5 nats.
 NUM_TOP = 256
+
+# Trees that the oracle grows together.
+_NUM_TREES = 16
 
 
 class Text(NamedTuple):
@@ -187,164 +190,131 @@ def laws(verifier: llama_model.Params, text: Text, texts: Arrays) -> Arrays:
   }
 
 
-def oracle_run(
+def oracle_everywhere(
   verifier: llama_model.Params,
   text: Text,
   num_tokens: np.ndarray,
+  ease: np.ndarray,
   eos_ids: tuple[int, ...],
-  num_nodes: int,
-  max_new_tokens: int,
+  capacities: Sequence[int],
   progress_fn: Callable[[int], None],
 ) -> Arrays:
-  """Replays the oracle's own process along the texts.
+  """Grows the oracle's tree at every place where an iteration may start.
+
+  Its nodes come by falling probability, so that one tree of the largest
+  capacity holds those of all others.
+
+  Args:
+    verifier: the model.
+    text: the texts as read, with scratch slots for the largest capacity.
+    num_tokens: `[R]` places of each text.
+    ease: `[R, T]`; starts of like ease are grown together.  A batch waits for
+      the slowest tree, which is the one where the text is nearly sure.
+    eos_ids: tokens that end a text.
+    capacities: `[C]` sizes `N`.
+    progress_fn: told how many trees were grown since the last call.
+
+  Returns:
+    `value [R, T, C]`, the expected tokens `D` of each tree, and `length
+    [R, T, C]`, the tokens that the text itself takes to leave it.
+  """
+  is_start = np.arange(ease.shape[1]) < num_tokens[:, None]
+  rows, places = np.nonzero(is_start)
+  order = np.argsort(ease[is_start], kind='stable')
+  rows, places = rows[order], places[order]
+  shape = (*ease.shape, len(capacities))
+  found = {
+    'value': np.zeros(shape, np.float32),
+    'length': np.zeros(shape, np.int32),
+  }
+  for first in range(0, len(rows), _NUM_TREES):
+    # All batches of one shape; what fills up the last is not kept.
+    here = np.arange(first, min(first + _NUM_TREES, len(rows)))
+    filled = np.resize(here, _NUM_TREES)
+    of_trees = _oracle_trees(
+      verifier,
+      text,
+      jnp.asarray(rows[filled]),
+      jnp.asarray(places[filled]),
+      eos_ids,
+      tuple(capacities),
+    )
+    for name, values in of_trees.items():
+      found[name][rows[here], places[here]] = values[: len(here)]
+    progress_fn(len(here))
+  return found
+
+
+def oracle_run(
+  lengths: np.ndarray, num_tokens: np.ndarray, max_new_tokens: int
+) -> Arrays:
+  """The oracle's own process, replayed along the texts.
 
   Decoding is lossless, so the oracle would emit the very same texts: each
   iteration walks the text through the best tree at its start.
 
   Args:
-    verifier: the model.
-    text: the texts as read.
+    lengths: `[R, T]` tokens that the text takes to leave the tree at each
+      place.
     num_tokens: `[R]` tokens of each output that the run emits.
-    eos_ids: tokens that end a text.
-    num_nodes: capacity `N`.
     max_new_tokens: width of the arrays.
-    progress_fn: told how many tokens were emitted since the last call.
 
   Returns:
-    `num_tokens [R]`, `num_steps [R]`, and of each iteration `place [R, T]`,
-    `emitted [R, T]` and `value [R, T]`, the expected tokens of its tree.
+    `num_tokens [R]`, `num_steps [R]`, and of each iteration `place [R, T]` and
+    `emitted [R, T]`.
   """
-  num_rows = len(num_tokens)
-  rows = np.arange(len(text.tokens))
-  ends = np.zeros(len(rows), int)
-  ends[:num_rows] = num_tokens
-  places = np.zeros(len(rows), int)
-  steps = [([], [], []) for _ in rows]
-  while np.any(places < ends):
-    is_running = places < ends
-    trees = best_trees(
-      verifier, text, rows, np.where(is_running, places, 0), eos_ids, num_nodes
-    )
-    lengths = _walk(trees, text, jnp.asarray(places), jnp.asarray(is_running))
-    emitted = np.minimum(np.asarray(lengths), ends - places)
-    values = tree_values(trees)[:, -1]
-    for row in np.flatnonzero(is_running):
-      for kept, new in zip(
-        steps[row], (places[row], emitted[row], values[row]), strict=True
-      ):
-        kept.append(new)
-    places = places + emitted
-    progress_fn(int(emitted.sum()))
-  steps = steps[:num_rows]
+  places, emitted = [], []
+  for row, end in zip(lengths, num_tokens, strict=True):
+    starts, tokens, place = [], [], 0
+    while place < end:
+      starts.append(place)
+      tokens.append(min(row[place], end - place))
+      place += tokens[-1]
+    places.append(starts)
+    emitted.append(tokens)
   return {
     'num_tokens': num_tokens,
-    'num_steps': np.array([len(s[0]) for s in steps], np.int32),
-    'place': _pad([s[0] for s in steps], max_new_tokens),
-    'emitted': _pad([s[1] for s in steps], max_new_tokens),
-    'value': _pad([s[2] for s in steps], max_new_tokens, np.float32),
+    'num_steps': np.array([len(starts) for starts in places], np.int32),
+    'place': _pad(places, max_new_tokens),
+    'emitted': _pad(emitted, max_new_tokens),
   }
 
 
-def best_trees(
-  verifier: llama_model.Params,
-  text: Text,
-  rows: np.ndarray,
-  places: np.ndarray,
-  eos_ids: tuple[int, ...],
-  num_nodes: int,
-) -> tree_lib.Tree:
-  """Grows the oracle's trees at places of texts.
-
-  Args:
-    verifier: the model.
-    text: the texts as read, with `num_nodes` scratch slots or more.
-    rows: `[M]` the text of each start.
-    places: `[M]` the place of each start.
-    eos_ids: tokens that end a text.
-    num_nodes: capacity `N`.
-
-  Returns:
-    Trees with a leading axis `[M]`, nodes by falling probability.
-  """
-  return _best_trees(
-    verifier, text, jnp.asarray(rows), jnp.asarray(places), eos_ids, num_nodes
-  )
-
-
-def oracle_values(
-  verifier: llama_model.Params,
-  text: Text,
-  rows: np.ndarray,
-  places: np.ndarray,
-  eos_ids: tuple[int, ...],
-  num_nodes: int,
-  progress_fn: Callable[[int], None],
-) -> np.ndarray:
-  """Values the oracle's trees at starts, a batch at a time.
-
-  Args:
-    verifier: the model.
-    text: the texts as read.
-    rows: `[M]` the text of each start.
-    places: `[M]` the place of each start.
-    eos_ids: tokens that end a text.
-    num_nodes: capacity `N`.
-    progress_fn: told how many trees were grown since the last call.
-
-  Returns:
-    `[M, N]` expected tokens of the first 1, 2, .. N nodes of each tree.
-  """
-  size = len(text.tokens)
-  values = [np.zeros((0, num_nodes), np.float32)]
-  for first in range(0, len(rows), size):
-    # All batches of one shape; what fills up the last is not kept.
-    here = np.arange(first, min(first + size, len(rows)))
-    filled = np.resize(here, size)
-    trees = best_trees(
-      verifier, text, rows[filled], places[filled], eos_ids, num_nodes
-    )
-    values.append(tree_values(trees)[: len(here)])
-    progress_fn(len(here))
-  return np.concatenate(values)
-
-
-def tree_values(trees: tree_lib.Tree) -> np.ndarray:
-  """Expected tokens `[M, N]` of the first 1, 2, .. N nodes of oracle trees."""
-  log_p = jax.vmap(tree_lib.path_sum)(trees.parents, trees.log_q)
-  worth = jnp.where(jax.vmap(tree_lib.present)(trees), jnp.exp(log_p), 0.0)
-  return np.asarray(jnp.cumsum(worth, axis=1))
-
-
-@functools.partial(jax.jit, static_argnames=('eos_ids', 'num_nodes'))
-def _best_trees(verifier, text, rows, places, eos_ids, num_nodes):
-  lengths = text.prompt_lengths[rows] + places
+@functools.partial(jax.jit, static_argnames=('eos_ids', 'capacities'))
+def _oracle_trees(verifier, text, rows, places, eos_ids, capacities):
+  """Returns `value` and `length`, `[M, C]`, of the trees at `M` starts."""
+  starts = text.prompt_lengths[rows] + places
   cache = llama_cache.KVCache(
     keys=text.cache.keys[:, rows],
     values=text.cache.values[:, rows],
-    length=lengths - 1,
+    length=starts - 1,
   )
-  return oracle.best_trees(
+  trees, _, _ = oracle.best_trees(
     verifier,
     cache,
-    text.tokens[rows, lengths - 1],
+    text.tokens[rows, starts - 1],
     jax.tree.map(lambda x: x[rows], text.sampling),
-    num_nodes,
+    max(capacities),
     eos_ids,
-  )[0]
-
-
-@jax.jit
-def _walk(trees, text, places, is_running):
-  """Returns `[B]`: tokens that each text takes to leave its tree."""
-  rows = jnp.arange(len(places))
-  starts = text.prompt_lengths + places
+  )
   last = text.tokens.shape[1] - 1
 
   def sample_fn(nodes, depth):
     del nodes
     return text.tokens[rows, jnp.minimum(starts + depth, last)], ()
 
-  return tree_lib.walk(trees, sample_fn, is_running).length
+  path = tree_lib.walk(trees, sample_fn, jnp.ones(len(rows), bool))
+  order = jnp.arange(max(capacities))
+  is_visited = order < path.length[:, None]
+  log_p = jax.vmap(tree_lib.path_sum)(trees.parents, trees.log_q)
+  worth = jnp.where(jax.vmap(tree_lib.present)(trees), jnp.exp(log_p), 0.0)
+  # Of n nodes the tree has the first n, and the path those of them it visits.
+  of_size = lambda n: {
+    'value': jnp.sum(worth[:, :n], axis=1),
+    'length': jnp.sum(is_visited & (path.nodes < n), axis=1),
+  }
+  sizes = [of_size(n) for n in capacities]
+  return jax.tree.map(lambda *x: jnp.stack(x, axis=1), *sizes)
 
 
 def _summarise(log_p, tokens):

@@ -25,8 +25,8 @@ FLAGS = flags.FLAGS
 
 _ORACLE_STARTS = flags.DEFINE_integer(
   'oracle_starts',
-  96,
-  'Starts of the best drafter at which the oracle grows its tree.',
+  None,
+  'Starts of the best drafter that are drawn for the oracle; all if none.',
   lower_bound=2,
 )
 
@@ -66,8 +66,7 @@ def main():
   starts = draw_starts(
     runs[best], study.max_new_tokens, _ORACLE_STARTS.value, FLAGS.seed
   )
-  values = study.oracle_at(starts['rows'], starts['places'])
-  starts['values'] = values[:, np.asarray(study.capacities) - 1].T
+  starts['values'] = study.oracle['value'][starts['rows'], starts['places']].T
 
   table, facts = curves.tabulate(
     study.texts,
@@ -86,17 +85,17 @@ def main():
 
 
 def draw_starts(
-  runs: Sequence[Arrays], max_new_tokens: int, num_starts: int, seed: int
+  runs: Sequence[Arrays], max_new_tokens: int, num_starts: int | None, seed: int
 ) -> dict[str, np.ndarray]:
   """Draws starts that a drafter visited, at any of its capacities.
 
   Those of them that it visited at one capacity are a uniform draw of all that
-  it visited there, and one nested tree of the oracle serves every capacity.
+  it visited there.
 
   Args:
     runs: the drafter's at each capacity.
     max_new_tokens: tokens of a run.
-    num_starts: how many to draw, all if there are fewer.
+    num_starts: how many to draw, all if none or if there are fewer.
     seed: of the draw.
 
   Returns:
@@ -146,6 +145,7 @@ def flat_arrays(study, runs, starts) -> dict[str, np.ndarray]:
   arrays = {f'plain/{k}': v for k, v in study.plain.items()}
   laws = vars(study.texts.laws)
   arrays |= {f'laws/{k}': np.asarray(v) for k, v in laws.items()}
+  arrays |= {f'oracle/{k}': v for k, v in study.oracle.items()}
   arrays |= {f'starts/{k}': v for k, v in starts.items()}
   for name, at_capacities in runs.items():
     for capacity, run in zip(study.capacities, at_capacities, strict=True):
@@ -162,6 +162,5 @@ if __name__ == '__main__':
       'prompts_per_kind': 1,
       'max_new_tokens': 16,
       'capacities': [1, 4, 16],
-      'oracle_starts': 32,
     },
   )

@@ -130,7 +130,8 @@ class Study:
     if capacity == 1:
       return measure.plain_run(self.plain, self.max_new_tokens)
     if name == ORACLE_RUN:
-      return self._oracle_run(capacity)
+      lengths = self.oracle['length'][..., self.capacities.index(capacity)]
+      return measure.oracle_run(lengths, self.run_lengths, self.max_new_tokens)
     vocab_size = self._verifier.config.vocab_size
     drafter = functools.cache(
       lambda: drafters.make(name, self._ids, vocab_size)
@@ -151,52 +152,28 @@ class Study:
       f'{name}-{capacity}', self.max_new_tokens, compute
     )
 
-  def oracle_at(self, rows: np.ndarray, places: np.ndarray) -> np.ndarray:
-    """Values the oracle's trees at starts.
+  @functools.cached_property
+  def oracle(self) -> Arrays:
+    """`value` and `length`, `[R, T, C]`, of the oracle's trees everywhere.
 
-    Args:
-      rows: `[M]` the text of each start, rising.
-      places: `[M]` the place of each start.
-
-    Returns:
-      `[M, N]`: expected tokens of the best tree of 1, 2, .. N nodes, for the
-      largest capacity N.
+    `T` is the limit of a run; see `measure.oracle_everywhere`.
     """
+
+    log_p_max = np.asarray(self.texts.laws.top_log_p[..., 0])
 
     def compute(number, progress_fn):
       group = self._groups[number]
-      here = np.isin(rows, group)
-      values = measure.oracle_values(
+      return measure.oracle_everywhere(
         self._verifier,
         self._text(number),
-        rows[here] - group[0],
-        places[here],
+        self.run_lengths[group],
+        log_p_max[group, : self.max_new_tokens],
         self._eos_ids,
-        max(self.capacities),
-        progress_fn,
-      )
-      return {'values': values}
-
-    per_prompt = len(rows) / len(self._ids)
-    arrays = self._over_batches('oracle_at', per_prompt, compute, 'tree')
-    return arrays['values']
-
-  def _oracle_run(self, capacity):
-
-    def compute(number, progress_fn):
-      return measure.oracle_run(
-        self._verifier,
-        self._text(number),
-        self.run_lengths[self._groups[number]],
-        self._eos_ids,
-        capacity,
-        self.max_new_tokens,
+        self.capacities,
         progress_fn,
       )
 
-    return self._over_batches(
-      f'{ORACLE_RUN}-{capacity}', self.max_new_tokens, compute
-    )
+    return self._over_batches('oracle', self.max_new_tokens, compute, 'tree')
 
   @functools.cached_property
   def _batches(self):

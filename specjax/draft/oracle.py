@@ -28,6 +28,10 @@ from specjax.trees import tree as tree_lib
 
 _NO_SLOT = -1
 
+# Nodes of a row read in one pass.  Where the text is nearly sure the best tree
+# is a chain, which is read node by node; wider passes then read in vain.
+_WIDTH = 2
+
 
 class _Frontier(NamedTuple):
   """The best nodes that are known, cheapest first, in a batch of rows.
@@ -130,11 +134,14 @@ def best_trees(
     above=jnp.zeros((batch, num_nodes, num_nodes), bool),
     cache=cache,
   )
-  width = min(max(num_nodes // 4, 1), 8)
   frontier = lax.while_loop(
     lambda f: jnp.any(_must_read(f)),
     functools.partial(
-      _read_best, verifier, sampling, eos_ids=eos_ids, width=width
+      _read_best,
+      verifier,
+      sampling,
+      eos_ids=eos_ids,
+      width=min(_WIDTH, num_nodes),
     ),
     frontier,
   )

@@ -143,11 +143,13 @@ def test_start_bounds_are_taken_at_the_visited_starts(made, name):
   texts, starts = make_texts(), make_starts()
   samples = []
   for capacity, visited in zip(CAPACITIES, starts['visited'], strict=True):
-    at = (starts['rows'][visited], starts['places'][visited])
+    at = (jnp.asarray(starts['rows']), jnp.asarray(starts['places']))
     fitted = thresholds.cross_fitted(
-      texts, *map(jnp.asarray, at), capacity, curves.DUALS[name], SEED
+      texts, *at, capacity, curves.DUALS[name], SEED
     )
-    bound = start_bounds.dual(texts, *map(jnp.asarray, at), capacity, fitted)
+    bound = start_bounds.dual(
+      texts, at[0][visited], at[1][visited], capacity, fitted[visited]
+    )
     samples.append(float(np.mean(bound.values)))
   np.testing.assert_allclose(
     made.column(name), np.minimum(samples, CAPACITIES), rtol=1e-5

@@ -112,32 +112,35 @@ def test_the_run_of_one_node_is_the_plain_text(tiny, task, readings):
 
 
 @pytest.fixture(scope='module')
-def replays(tiny, task, readings):
-  """The oracle's replayed runs by capacity, a list of batches each."""
+def oracles(tiny, task, readings):
+  """The oracle's trees at every place, by batch."""
 
-  def replay(reading, capacity):
+  def grow(reading):
     told = []
-    run = measure.oracle_run(
+    arrays = measure.oracle_everywhere(
       tiny,
       reading.text,
       reading.run_lengths,
+      # Starts may come in any order.
+      np.random.default_rng(0).random((len(reading.rows), LIMIT)),
       task.eos_ids,
-      capacity,
-      LIMIT,
+      CAPACITIES,
       told.append,
     )
     assert sum(told) == sum(reading.run_lengths)
-    return run
+    return arrays
 
-  return {n: [replay(r, n) for r in readings] for n in CAPACITIES}
+  return [grow(reading) for reading in readings]
 
 
 @pytest.mark.parametrize('capacity', CAPACITIES)
 def test_a_replay_is_what_the_oracle_really_decodes(
-  tiny, task, readings, replays, capacity
+  tiny, task, readings, oracles, capacity
 ):
   ends = set()
-  for reading, replay in zip(readings, replays[capacity], strict=True):
+  for reading, arrays in zip(readings, oracles, strict=True):
+    lengths = arrays['length'][..., CAPACITIES.index(capacity)]
+    replay = measure.oracle_run(lengths, reading.run_lengths, LIMIT)
     run = measure.drafter_run(
       tiny,
       reading.batch,
@@ -176,41 +179,18 @@ def slow_values(tiny, task, reading, capacity):
   return np.array(values)
 
 
-def all_starts(reading):
-  """Rows and places of every start."""
-  counts = reading.run_lengths
-  places = np.concatenate([np.arange(count) for count in counts])
-  return np.repeat(np.arange(len(counts)), counts), places
-
-
 def test_values_of_trees_are_sums_over_the_best_continuations(
-  tiny, task, readings, replays
+  tiny, task, readings, oracles
 ):
   capacity = max(CAPACITIES)
-  for number, reading in enumerate(readings):
-    rows, places = all_starts(reading)
-    told = []
-    values = measure.oracle_values(
-      tiny, reading.text, rows, places, task.eos_ids, capacity, told.append
-    )
-    assert sum(told) == len(rows)
+  for reading, arrays in zip(readings, oracles, strict=True):
+    values = [
+      arrays['value'][row, place]
+      for row, _, _ in contexts(task, reading)
+      for place in reading.starts(row)
+    ]
+    # The first n nodes are the tree of capacity n.
+    slow = slow_values(tiny, task, reading, capacity)
     np.testing.assert_allclose(
-      values, slow_values(tiny, task, reading, capacity), atol=1e-4
+      values, slow[:, np.array(CAPACITIES) - 1], atol=1e-4
     )
-    # The first n nodes are the tree that is grown with capacity n.
-    for n in CAPACITIES:
-      replay = replays[n][number]
-      for start, (row, place) in enumerate(zip(rows, places, strict=True)):
-        steps = slice(replay['num_steps'][row])
-        at = replay['place'][row, steps] == place
-        np.testing.assert_allclose(
-          replay['value'][row, steps][at], values[start, n - 1], atol=1e-5
-        )
-
-
-def test_no_starts_have_no_values(tiny, task, readings):
-  none = np.zeros(0, int)
-  values = measure.oracle_values(
-    tiny, readings[0].text, none, none, task.eos_ids, 6, lambda _: None
-  )
-  assert values.shape == (0, 6)

@@ -16,8 +16,6 @@ LIMIT = 9
 NUM_BATCHES = 3  # of two prompts at most
 # The prompts' seeds come of this; some texts end within the limit.
 SEED = 3
-# Starts in some batches of two prompts, and in some not.
-ROWS, PLACES = np.array([0, 0, 4]), np.array([0, 3, 1])
 
 
 def make(params, task, folder, batch_size):
@@ -48,7 +46,7 @@ def measure_all(study):
     'plain': dict(study.plain),
     'laws': {k: np.asarray(v) for k, v in vars(texts.laws).items()},
     'lengths': {'texts': texts.num_tokens, 'runs': study.run_lengths},
-    'oracle_at': {'values': study.oracle_at(ROWS, PLACES)},
+    'oracle': dict(study.oracle),
     **runs,
   }
 
@@ -75,7 +73,7 @@ def undisturbed(tiny, task, tmp_path_factory):
 
 
 def test_there_is_a_stage_for_every_batch_but_of_what_is_known(undisturbed):
-  names = ['plain', 'laws', 'oracle_at', 'lookup-6', 'oracle_run-6']
+  names = ['plain', 'laws', 'oracle', 'lookup-6']
   assert undisturbed[1] == sorted(
     f'{n}-{i}' for n in names for i in range(NUM_BATCHES)
   )
@@ -102,7 +100,7 @@ def test_results_do_not_depend_on_batches(tiny, task, tmp_path, undisturbed):
   [
     ('laws', 'laws'),
     ('drafter_run', 'lookup-6'),
-    ('oracle_values', 'oracle_at'),
+    ('oracle_everywhere', 'oracle'),
   ],
 )
 def test_a_killed_study_goes_on(
