@@ -121,25 +121,30 @@ def _fill(shape, table, tokens, length):
 
 
 class _History(NamedTuple):
-  """Who followed whom in one row."""
+  """Who followed whom in one row, sorted by follower and then by place.
 
+  Places with one follower are a run, from `starts` to before `ends`.
+  """
+
+  places: jax.Array  # [S] of the tokens in the row
   tokens: jax.Array  # [S]
-  following: jax.Array  # [S]
+  following: jax.Array  # [S] what follows the token, rising
   is_known: jax.Array  # [S] bool, the following token is part of the text
-  agree: jax.Array  # [S, S], 1 where two places are followed by one token
-  later: jax.Array  # [S, S], 1 where so and the first place is the later
+  starts: jax.Array  # [S] of the run that the entry belongs to
+  ends: jax.Array  # [S]
 
 
 def _history(tokens, length):
   following = jnp.roll(tokens, -1)
-  position = jnp.arange(tokens.shape[0])
-  agree = following[:, None] == following
+  places = jnp.argsort(following, stable=True)
+  following = following[places]
   return _History(
-    tokens=tokens,
+    places=places,
+    tokens=tokens[places],
     following=following,
-    is_known=position < length - 1,
-    agree=agree.astype(jnp.float32),
-    later=(agree & (position[:, None] > position)).astype(jnp.float32),
+    is_known=places < length - 1,
+    starts=jnp.searchsorted(following, following, side='left'),
+    ends=jnp.searchsorted(following, following, side='right'),
   )
 
 
@@ -158,14 +163,15 @@ def _ranked(history, wanted, table, num_ranks):
       one further count shared by what the corpus adds.
   """
   hits = (history.tokens == wanted[:, None]) & history.is_known
-  hits = hits.astype(jnp.float32)
-  counts = (hits @ history.agree).astype(jnp.int32)
-  # Each continuation is stated by its latest place.
-  is_stated = (hits > 0) & (hits @ history.later == 0)
   size = hits.shape[1]
-  order = jnp.where(is_stated, counts * size + jnp.arange(size), -1)
-  score, places = jax.lax.top_k(order, min(num_ranks, size))
-  own = jnp.where(score >= 0, history.following[places], _NONE)
+  before = jnp.pad(jnp.cumsum(hits, axis=1), [(0, 0), (1, 0)])  # [n, S + 1]
+  before_end = before[:, history.ends]
+  counts = before_end - before[:, history.starts]
+  # Each continuation is stated by its latest hit, the last one of its run.
+  is_stated = hits & (before[:, 1:] == before_end)
+  order = jnp.where(is_stated, counts * size + history.places, -1)
+  score, best = jax.lax.top_k(order, min(num_ranks, size))
+  own = jnp.where(score >= 0, history.following[best], _NONE)
   is_new = jnp.all(table[:, :, None] != own[:, None], axis=2)
   both = jnp.concatenate([own, jnp.where(is_new, table, _NONE)], axis=1)
   total = jnp.sum(hits, axis=1, keepdims=True) + 1
