@@ -123,7 +123,8 @@ def choose(
 
   `argmax_y log p(y) + g(y)` with independent standard Gumbel variables `g` (the
   Gumbel-max trick), so a token is drawn with its probability; a degenerate law
-  gives its only token.  Tokens of probability zero are never drawn.
+  gives its only token, as does one whose largest probability rounds to 1.
+  Tokens of probability zero are never drawn.
 
   Args:
     log_p: `[B, V]` log-probabilities, in nats.
@@ -134,12 +135,16 @@ def choose(
   Returns:
     `[B]` int32 tokens.
   """
-  degenerate = jnp.all(jnp.max(log_p, axis=-1) == 0)
+  # A law with a token of probability 1 needs no noise, which is dear to make.
+  is_sure = jnp.max(log_p, axis=-1, keepdims=True) == 0
   noise = lambda: jax.vmap(gumbel, in_axes=(0, 0, None, None))(
     seeds, positions, use, log_p.shape[-1]
   )
-  # A law with a token of probability 1 needs no noise, which is dear to make.
-  noisy = lax.cond(degenerate, lambda: log_p, lambda: log_p + noise())
+  noisy = lax.cond(
+    jnp.all(is_sure),
+    lambda: log_p,
+    lambda: jnp.where(is_sure, log_p, log_p + noise()),
+  )
   return jnp.argmax(noisy, axis=-1).astype(jnp.int32)
 
 
@@ -173,10 +178,19 @@ def draw(
 def gumbel(
   seed: jax.Array, position: jax.Array, use: int, vocab_size: int
 ) -> jax.Array:
-  """Returns the Gumbel noise `[V]` of one (seed, position, use).
+  """Returns the standard Gumbel noise of one (seed, position, use).
 
   Drawn in `high` mode: with the default 23 random bits the tails of a
   vocabulary of 10^5 tokens would be visibly coarse.
+
+  Args:
+    seed: `[]` uint32 request seed.
+    position: `[]` int32 absolute position of the token to draw.
+    use: what the draw is for, one number a use.
+    vocab_size: `V`.
+
+  Returns:
+    `[V]` float32.
   """
   key = jax.random.fold_in(jax.random.key(seed), position)
   key = jax.random.fold_in(key, use)

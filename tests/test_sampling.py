@@ -96,3 +96,27 @@ def test_noise_depends_on_seed_position_and_use_alone():
   )
   for other in [(6, 7, 0), (5, 8, 0), (5, 7, 1)]:
     assert np.all(one != sampling.gumbel(*other, 11))
+
+
+# Kinds: a sure row that gets noise where a neighbour needs some.
+def test_a_token_is_the_same_alone_and_beside_others():
+  # Rows in turn: a law like any other; one whose largest log-probability
+  # rounds to 0, its rest exaggerated so that noise would often pick from it;
+  # argmax.
+  logits = jax.random.normal(jax.random.key(0), (60, 8))
+  first = jnp.arange(8) == 0
+  turn = jnp.arange(60)[:, None] % 3
+  log_p = jnp.select(
+    [turn == 0, turn == 1],
+    [jax.nn.log_softmax(logits), jnp.where(first, 0.0, -1.0)],
+    jnp.where(first, 0.0, -jnp.inf),
+  )
+  seeds, positions = jnp.arange(60, dtype=jnp.uint32), jnp.arange(60)
+  choose = jax.jit(sampling.choose)
+  together = choose(log_p, seeds, positions)
+  alone = [
+    choose(log_p[row, None], seeds[row, None], positions[row, None])[0]
+    for row in range(60)
+  ]
+  np.testing.assert_array_equal(together, alone)
+  assert np.any(together[::3] != 0)
