@@ -34,7 +34,7 @@ _FIRST_SHORTFALL = 1.0
 # Nats by which a raised limit aims too high, doubled at every further raise.
 _MARGIN = 0.15
 # Working memory of the replicas that run side by side, where they are many.
-_CACHE_BYTES = 2**22
+_CACHE_BYTES = 2**20
 
 
 class _Queue(NamedTuple):
@@ -67,6 +67,12 @@ def best_tree(
   Raises:
     ValueError: `num_nodes` is below 1.
   """
+  queue = _grow(env, root, num_nodes)
+  return grow.best_tree(queue.tokens, queue.parents, queue.costs, num_nodes)
+
+
+def _grow(env, root, num_nodes):
+  """Returns a queue that holds the N cheapest nodes, and others."""
   if num_nodes < 1:
     raise ValueError(f'expected num_nodes >= 1, got {num_nodes}')
 
@@ -79,12 +85,11 @@ def best_tree(
     )
     return _fill(env, num_nodes, queue)
 
-  queue = lax.while_loop(
+  return lax.while_loop(
     lambda queue: queue.num_read < queue.num_nodes,
     step,
     _start(env, root, num_nodes),
   )
-  return grow.best_tree(queue.tokens, queue.parents, queue.costs, num_nodes)
 
 
 def values(tree: tree_lib.Tree) -> jax.Array:
@@ -121,7 +126,9 @@ def curves(
     raise ValueError(f'expected max_bytes >= {needed}, got {max_bytes}')
 
   def curve(key):
-    return values(best_tree(env, env.root(key), num_nodes))
+    costs = _grow(env, env.root(key), num_nodes).costs
+    best = tree_lib.select_best(costs, num_nodes)
+    return jnp.cumsum(jnp.exp(-costs[best]))
 
   # More replicas at a time than the cache holds are slower, not faster.
   num_chunks = -(
@@ -137,7 +144,7 @@ def curves(
 def _sizes(env, num_nodes):
   """Returns the vocabulary, nodes read at a time, and the room for nodes."""
   vocab_size = jax.eval_shape(env.log_law, env.root(jax.random.key(0))).shape[0]
-  block = min(max(num_nodes // 16, 8), max(2**20 // vocab_size, 1))
+  block = min(max(num_nodes // 8, 8), max(2**20 // vocab_size, 1))
   # After pruning to N there is room for all children of one node and more.
   return vocab_size, block, 2 * num_nodes + vocab_size
 
@@ -240,7 +247,7 @@ def _first_offers(is_offered, room):
   place = _running_count(is_offered)
   ends = jnp.cumsum(place[:, -1])
   slots = jnp.arange(max(block, vocab_size), dtype=jnp.int32)
-  num_read = jnp.sum(ends <= jnp.minimum(room, slots.shape[0]))
+  num_read = jnp.sum(ends <= jnp.minimum(room, slots.shape[0]), dtype=jnp.int32)
   num_new = jnp.where(num_read > 0, ends[num_read - 1], 0)
   node = jnp.searchsorted(ends, slots, side='right').astype(jnp.int32)
   node = jnp.minimum(node, block - 1)

@@ -2,6 +2,7 @@
 
 import heapq
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -38,6 +39,44 @@ def node_probabilities(law, num_nodes):
 def optimum(law, num_nodes):
   """Returns `D(1 .. num_nodes)` of the best trees for one law."""
   return np.cumsum(node_probabilities(law, num_nodes))
+
+
+def heap_tree(env, root, num_nodes):
+  """Returns `{path: cost}` of the best-first tree of an environment.
+
+  A lazy heap: popping the r-th best child of a node offers the next one, and
+  its own best child.  Costs are added as the simulator adds them, in its type.
+  """
+  law_fn, child_fn = jax.jit(env.log_law), jax.jit(env.child)
+  tree, heap = {(): np.zeros((), law_fn(root).dtype)}, []
+
+  def offer(rank, path, cost, law, order, state):
+    if rank < len(law) and law[order[rank]] > -np.inf:
+      token = int(order[rank])
+      child_cost = cost - law[token]
+      entry = (child_cost, len(path) + 1, (*path, token))
+      heapq.heappush(heap, (*entry, rank, cost, law, order, state))
+
+  def open_node(path, cost, state):
+    law = np.asarray(law_fn(state))
+    offer(0, path, cost, law, np.argsort(-law, kind='stable'), state)
+
+  open_node((), tree[()], root)
+  while len(tree) < num_nodes:
+    cost, _, path, rank, *parent, state = heapq.heappop(heap)
+    tree[path] = cost
+    offer(rank + 1, path[:-1], *parent, state)
+    open_node(path, cost, child_fn(state, path[-1]))
+  return tree
+
+
+def paths(tree):
+  """Returns the nodes of a `Tree` as tuples of tokens, in its order."""
+  found = [()]
+  for node in range(1, int(tree.num_nodes)):
+    parent = int(tree.parents[node])
+    found.append((*found[parent], int(tree.tokens[node])))
+  return found
 
 
 def exact_dual(nodes, capacity, t):
