@@ -4,7 +4,6 @@ import functools
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 
 from specjax import sampling as sampling_lib
 from specjax.decode import loop
@@ -30,17 +29,13 @@ def run(
     max_steps: most tokens of a row in this call.  Results do not depend on how
       a run is cut into calls.
     eos_ids: tokens that end a text.
+
+  Returns:
+    The rows after the last token.
   """
-
-  def is_running(carry):
-    state, num_taken = carry
-    return ~jnp.all(state.is_done) & (num_taken < max_steps)
-
-  def body(carry):
-    state, num_taken = carry
-    return _step(params, state, eos_ids), num_taken + 1
-
-  return lax.while_loop(is_running, body, (state, jnp.int32(0)))[0]
+  return loop.repeat(
+    lambda state: _step(params, state, eos_ids), state, max_steps
+  )
 
 
 def _step(params, state, eos_ids):

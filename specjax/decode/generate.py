@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 import chex
 import jax
@@ -11,15 +10,17 @@ import jax.numpy as jnp
 import numpy as np
 
 from specjax import sampling as sampling_lib
-from specjax.decode import baseline, loop
+from specjax.decode import baseline, loop, prefill
 from specjax.draft import base
-from specjax.llama import cache as llama_cache
 from specjax.llama import model as llama_model
 
-# Sizes come in multiples of these, so that near lengths share a program.
-_SLOT_BUCKET = 128
-_PREFILL_BUCKET = 32
+# Iterations are recorded in multiples of this, so that near limits share a
+# program.
 _STEP_BUCKET = 32
+
+Batch = prefill.Batch
+read_prompts = prefill.read_prompts
+batch_rows = prefill.batch_rows
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,24 +40,6 @@ class Generation:
   log_probs: np.ndarray
   finish_reason: str
   steps: loop.StepInfo | None
-
-
-class Batch(NamedTuple):
-  """Prompts that were read together, to be decoded as often as one likes.
-
-  Attributes:
-    prefix: the prompts; the last may be repeated to fill the batch.
-    limits: `[B]` most tokens of prompt and output.
-    seeds: `[B]` uint32.
-    sampling: `[B]`.
-    num_prompts: how many rows are prompts.
-  """
-
-  prefix: base.Prefix
-  limits: jax.Array
-  seeds: jax.Array
-  sampling: sampling_lib.Sampling
-  num_prompts: int
 
 
 def generate(
@@ -93,10 +76,9 @@ def generate(
     A generation for each prompt, in their order.
 
   Raises:
-    ValueError: a prompt that is empty, has unknown tokens or leaves no room
-      below `max_length`; a number below 1; lists of unequal length.
+    ValueError: what `prefill.read_prompts` refuses, or a capacity below 1.
   """
-  batches = read_prompts(
+  batches = prefill.read_prompts(
     verifier,
     prompts,
     max_new_tokens=max_new_tokens,
@@ -118,71 +100,9 @@ def generate(
   return results
 
 
-def read_prompts(
-  verifier: llama_model.Params,
-  prompts: Sequence[Sequence[int]],
-  *,
-  max_new_tokens: int,
-  sampling: sampling_lib.Sampling | None = None,
-  seeds: Sequence[int] | None = None,
-  max_length: int = 2048,
-  batch_size: int = 8,
-) -> list[Batch]:
-  """Reads prompts in batches of one shape; see `generate` for the arguments."""
-  num_prompts = len(prompts)
-  if sampling is None:
-    sampling = sampling_lib.make(num_prompts)
-  seeds = range(num_prompts) if seeds is None else seeds
-  _check(verifier, prompts, max_new_tokens, sampling, seeds, max_length)
-  lengths = np.array([len(p) for p in prompts])
-  limits = np.minimum(lengths + max_new_tokens, max_length)
-  num_slots = _round_up(limits.max(), _SLOT_BUCKET)
-  width = min(_round_up(lengths.max(), _PREFILL_BUCKET), num_slots)
-  tokens = np.zeros((num_prompts, num_slots), np.int32)
-  for row, prompt in zip(tokens, prompts, strict=True):
-    row[: len(prompt)] = prompt
-  groups = batch_rows(num_prompts, batch_size)
-  batches = []
-  for group in groups:
-    # The last batch is filled up with its last prompt; rows that fill up are
-    # done before they start.
-    order = np.arange(len(groups[0]))
-    rows = group[np.minimum(order, len(group) - 1)]
-    is_prompt = order < len(group)
-    batches.append(
-      Batch(
-        prefix=_read(
-          verifier, jnp.asarray(tokens[rows]), jnp.asarray(lengths[rows]), width
-        ),
-        limits=jnp.asarray(np.where(is_prompt, limits[rows], 0), jnp.int32),
-        seeds=jnp.asarray(np.asarray(seeds, np.uint32)[rows]),
-        sampling=jax.tree.map(lambda x, r=rows: x[r], sampling),
-        num_prompts=len(group),
-      )
-    )
-  return batches
-
-
-def batch_rows(num_prompts: int, batch_size: int) -> list[np.ndarray]:
-  """Returns the prompts of each batch, which are as equally large as can be.
-
-  Args:
-    num_prompts: how many there are.
-    batch_size: most of them in one batch.
-
-  Raises:
-    ValueError: a batch size below 1.
-  """
-  if batch_size < 1:
-    raise ValueError(f'expected batch_size >= 1, got {batch_size}')
-  num_batches = -(-num_prompts // batch_size)
-  size = -(-num_prompts // num_batches)
-  return np.split(np.arange(num_prompts), range(size, num_prompts, size))
-
-
 def decode(
   verifier: llama_model.Params,
-  batch: Batch,
+  batch: prefill.Batch,
   *,
   eos_ids: tuple[int, ...],
   drafter: base.Drafter | None = None,
@@ -191,7 +111,7 @@ def decode(
   chunk: int = 2**30,
   progress_fn: Callable[[int], None] | None = None,
 ) -> list[Generation]:
-  """Decodes a batch that was read; see `generate` for the arguments.
+  """Decodes a batch that was read, which can be decoded again.
 
   Args:
     verifier: the model.
@@ -206,6 +126,9 @@ def decode(
 
   Returns:
     A generation for each prompt.
+
+  Raises:
+    ValueError: a capacity or a chunk below 1.
   """
   if num_nodes < 1:
     raise ValueError(f'expected a capacity of at least 1 node, got {num_nodes}')
@@ -227,7 +150,7 @@ def decode(
     batch.limits,
     batch.seeds,
     drafter_state,
-    _round_up(most_new, _STEP_BUCKET),
+    prefill.round_up(most_new, _STEP_BUCKET),
   )
   # The batch is decoded again with other drafters; `run` takes what it is
   # given.
@@ -262,45 +185,3 @@ def _collect(state, prompt_lengths, num_prompts, eos_ids, with_steps):
       )
     )
   return results
-
-
-@functools.partial(jax.jit, static_argnames='width')
-def _read(verifier, tokens, lengths, width):
-  """Reads all tokens of each prompt but the last, which is the first root."""
-  batch, num_slots = tokens.shape
-  dtype = llama_model.embed(verifier, tokens[:, :0]).dtype
-  cache = llama_cache.init(verifier.config, batch, num_slots, dtype)
-  _, cache = llama_model.prefill(
-    verifier, tokens[:, :width], lengths - 1, cache
-  )
-  return base.Prefix(tokens=tokens, lengths=lengths, cache=cache)
-
-
-def _check(verifier, prompts, max_new_tokens, sampling, seeds, max_length):
-  if not prompts:
-    raise ValueError('expected at least one prompt, got none')
-  if max_new_tokens < 1:
-    raise ValueError(f'expected max_new_tokens >= 1, got {max_new_tokens}')
-  if not len(seeds) == len(sampling.temperature) == len(prompts):
-    raise ValueError(
-      'expected as many seeds and sampling rows as prompts, got '
-      f'{len(seeds)}, {len(sampling.temperature)} and {len(prompts)}'
-    )
-  vocab_size = verifier.config.vocab_size
-  for i, prompt in enumerate(prompts):
-    if not len(prompt):
-      raise ValueError(f'expected prompts of at least one token, got [] at {i}')
-    if len(prompt) >= max_length:
-      raise ValueError(
-        f'expected prompts shorter than max_length {max_length}, got '
-        f'{len(prompt)} tokens at {i}'
-      )
-    if min(prompt) < 0 or max(prompt) >= vocab_size:
-      raise ValueError(
-        f'expected tokens in [0, {vocab_size}), got {min(prompt)} to '
-        f'{max(prompt)} in prompt {i}'
-      )
-
-
-def _round_up(number, multiple):
-  return int(-(-number // multiple) * multiple)

@@ -6,7 +6,9 @@ the last token is the root of the next tree and not in the cache yet.
 """
 
 import functools
+from collections.abc import Callable
 
+import chex
 import jax
 import jax.numpy as jnp
 from flax import struct
@@ -59,7 +61,7 @@ class DecodeState:
   seeds: jax.Array
   is_done: jax.Array
   cache: llama_cache.KVCache
-  drafter: struct.PyTreeNode
+  drafter: chex.ArrayTree
   steps: StepInfo
   num_steps: jax.Array
 
@@ -68,7 +70,7 @@ def start(
   prefix: base.Prefix,
   limits: jax.Array,
   seeds: jax.Array,
-  drafter_state: struct.PyTreeNode,
+  drafter_state: chex.ArrayTree,
   max_steps: int,
 ) -> DecodeState:
   """Returns the state of rows that have read their prompts.
@@ -80,6 +82,9 @@ def start(
     drafter_state: what the drafter's `init` returned.
     max_steps: iterations that can be recorded; a row takes no more than it may
       emit tokens.
+
+  Returns:
+    The rows before their first iteration; those without room are done.
   """
   batch, size = prefix.tokens.shape
   none = lambda: jnp.zeros((batch, max_steps), jnp.int32)
@@ -121,18 +126,42 @@ def run(
     drafter: the drafter.
     num_nodes: capacity `N`, the nodes of a tree.
     eos_ids: tokens that end a text.
+
+  Returns:
+    The rows after the last iteration.
+
+  Raises:
+    ValueError: what the drafter refuses, such as a tree that is too large.
+  """
+  return repeat(
+    lambda state: _iterate(params, state, drafter, num_nodes, eos_ids),
+    state,
+    max_steps,
+  )
+
+
+def repeat(
+  step_fn: Callable[[DecodeState], DecodeState],
+  state: DecodeState,
+  max_steps: int,
+) -> DecodeState:
+  """Takes steps until all rows are done or `max_steps` are taken.
+
+  Args:
+    step_fn: one step of all rows; those that are done stay as they are.
+    state: the rows.
+    max_steps: most steps.
+
+  Returns:
+    The rows after the last step.
   """
 
   def is_running(carry):
     state, num_taken = carry
     return ~jnp.all(state.is_done) & (num_taken < max_steps)
 
-  def body(carry):
-    state, num_taken = carry
-    state = _iterate(params, state, drafter, num_nodes, eos_ids)
-    return state, num_taken + 1
-
-  return lax.while_loop(is_running, body, (state, jnp.int32(0)))[0]
+  step = lambda carry: (step_fn(carry[0]), carry[1] + 1)
+  return lax.while_loop(is_running, step, (state, jnp.int32(0)))[0]
 
 
 def emit(

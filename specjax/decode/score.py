@@ -30,10 +30,8 @@ def read(
       place in the texts.
   """
   batch, size = tokens.shape
-  dtype = llama_model.embed(verifier, tokens[:, :0]).dtype
-  cache = llama_cache.init(verifier.config, batch, num_slots, dtype)
   lengths = jnp.full(batch, size, jnp.int32)
-  return llama_model.prefill(verifier, tokens, lengths, cache)
+  return llama_model.read(verifier, tokens, lengths, num_slots)
 
 
 @functools.partial(jax.jit, static_argnames=('summary_fn', 'chunk'))

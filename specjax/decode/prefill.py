@@ -1,0 +1,167 @@
+"""Prompts are read in batches, which can then be decoded in any way."""
+
+import functools
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from specjax import sampling as sampling_lib
+from specjax.draft import base
+from specjax.llama import model as llama_model
+
+# Sizes come in multiples of these, so that near lengths share a program.
+_SLOT_BUCKET = 128
+_WIDTH_BUCKET = 32
+
+
+class Batch(NamedTuple):
+  """Prompts that were read together, to be decoded as often as one likes.
+
+  Attributes:
+    prefix: the prompts; the last may be repeated to fill the batch.
+    limits: `[B]` most tokens of prompt and output.
+    seeds: `[B]` uint32.
+    sampling: `[B]`.
+    num_prompts: how many rows are prompts.
+  """
+
+  prefix: base.Prefix
+  limits: jax.Array
+  seeds: jax.Array
+  sampling: sampling_lib.Sampling
+  num_prompts: int
+
+
+def read_prompts(
+  verifier: llama_model.Params,
+  prompts: Sequence[Sequence[int]],
+  *,
+  max_new_tokens: int,
+  sampling: sampling_lib.Sampling | None = None,
+  seeds: Sequence[int] | None = None,
+  max_length: int = 2048,
+  batch_size: int = 8,
+) -> list[Batch]:
+  """Reads prompts in batches of one shape, all tokens but the last of each.
+
+  Args:
+    verifier: the model.
+    prompts: token ids, at least one each.
+    max_new_tokens: most tokens of an output.
+    sampling: a row for each prompt; temperature 1 by default.
+    seeds: one for each prompt; its index by default.
+    max_length: most tokens of prompt and output.
+    batch_size: most rows of a batch; batches are made equally large.
+
+  Returns:
+    The batches, prompts in their order.
+
+  Raises:
+    ValueError: a prompt that is empty, has unknown tokens, leaves no room below
+      `max_length` or might grow longer than the model was made for; a number
+      below 1; lists of unequal length.
+  """
+  num_prompts = len(prompts)
+  if sampling is None:
+    sampling = sampling_lib.make(num_prompts)
+  seeds = range(num_prompts) if seeds is None else seeds
+  _check_lists(prompts, max_new_tokens, sampling, seeds)
+  _check_prompts(prompts, verifier.config, max_new_tokens, max_length)
+  lengths = np.array([len(p) for p in prompts])
+  limits = np.minimum(lengths + max_new_tokens, max_length)
+  num_slots = round_up(limits.max(), _SLOT_BUCKET)
+  width = min(round_up(lengths.max(), _WIDTH_BUCKET), num_slots)
+  tokens = np.zeros((num_prompts, num_slots), np.int32)
+  for row, prompt in zip(tokens, prompts, strict=True):
+    row[: len(prompt)] = prompt
+  groups = batch_rows(num_prompts, batch_size)
+  batches = []
+  for group in groups:
+    # The last batch is filled up with its last prompt; rows that fill up are
+    # done before they start.
+    order = np.arange(len(groups[0]))
+    rows = group[np.minimum(order, len(group) - 1)]
+    is_prompt = order < len(group)
+    batches.append(
+      Batch(
+        prefix=_read(
+          verifier, jnp.asarray(tokens[rows]), jnp.asarray(lengths[rows]), width
+        ),
+        limits=jnp.asarray(np.where(is_prompt, limits[rows], 0), jnp.int32),
+        seeds=jnp.asarray(np.asarray(seeds, np.uint32)[rows]),
+        sampling=jax.tree.map(lambda x, r=rows: x[r], sampling),
+        num_prompts=len(group),
+      )
+    )
+  return batches
+
+
+def batch_rows(num_prompts: int, batch_size: int) -> list[np.ndarray]:
+  """Returns the prompts of each batch; batches are as equally large as can be.
+
+  Args:
+    num_prompts: how many there are.
+    batch_size: most of them in one batch.
+
+  Returns:
+    Indices of the prompts, an array a batch; the last may be shorter.
+
+  Raises:
+    ValueError: a batch size below 1.
+  """
+  if batch_size < 1:
+    raise ValueError(f'expected batch_size >= 1, got {batch_size}')
+  num_batches = -(-num_prompts // batch_size)
+  size = -(-num_prompts // num_batches)
+  return np.split(np.arange(num_prompts), range(size, num_prompts, size))
+
+
+def round_up(number: int, multiple: int) -> int:
+  """Returns the least multiple of `multiple` that is at least `number`."""
+  return int(-(-number // multiple) * multiple)
+
+
+@functools.partial(jax.jit, static_argnames='width')
+def _read(verifier, tokens, lengths, width):
+  """Reads all tokens of each prompt but the last, which is the first root."""
+  _, cache = llama_model.read(
+    verifier, tokens[:, :width], lengths - 1, tokens.shape[1]
+  )
+  return base.Prefix(tokens=tokens, lengths=lengths, cache=cache)
+
+
+def _check_lists(prompts, max_new_tokens, sampling, seeds):
+  if not prompts:
+    raise ValueError('expected at least one prompt, got none')
+  if max_new_tokens < 1:
+    raise ValueError(f'expected max_new_tokens >= 1, got {max_new_tokens}')
+  if not len(seeds) == len(sampling.temperature) == len(prompts):
+    raise ValueError(
+      'expected as many seeds and sampling rows as prompts, got '
+      f'{len(seeds)}, {len(sampling.temperature)} and {len(prompts)}'
+    )
+
+
+def _check_prompts(prompts, config, max_new_tokens, max_length):
+  for i, prompt in enumerate(prompts):
+    if not len(prompt):
+      raise ValueError(f'expected prompts of at least one token, got [] at {i}')
+    if len(prompt) >= max_length:
+      raise ValueError(
+        f'expected prompts shorter than max_length {max_length}, got '
+        f'{len(prompt)} tokens at {i}'
+      )
+    if min(prompt) < 0 or max(prompt) >= config.vocab_size:
+      raise ValueError(
+        f'expected tokens in [0, {config.vocab_size}), got {min(prompt)} to '
+        f'{max(prompt)} in prompt {i}'
+      )
+  longest = min(max(map(len, prompts)) + max_new_tokens, max_length)
+  if longest > config.max_positions:
+    raise ValueError(
+      f'expected prompt and output of at most {config.max_positions} tokens, '
+      f'for which the model was made, got {longest}'
+    )
