@@ -57,6 +57,12 @@ def make(max_nodes: int, eos_ids: tuple[int, ...]) -> base.Drafter:
   Args:
     max_nodes: largest tree that will be asked for.
     eos_ids: tokens that end a text.
+
+  Returns:
+    The drafter; it needs no parameters of its own.
+
+  Raises:
+    ValueError: in `propose`, a tree larger than `max_nodes`.
   """
 
   def init(params, prefix):
@@ -87,7 +93,12 @@ def make(max_nodes: int, eos_ids: tuple[int, ...]) -> base.Drafter:
 def with_scratch(
   cache: llama_cache.KVCache, num_scratch: int
 ) -> llama_cache.KVCache:
-  """Returns the cache with `num_scratch` further slots at its end."""
+  """Returns the cache with further slots at its end, of the same `length`.
+
+  Args:
+    cache: of S slots.
+    num_scratch: slots to add.
+  """
   pad = [(0, 0)] * 3
   return cache.replace(
     keys=jnp.pad(cache.keys, [*pad, (0, 0), (0, num_scratch)]),
@@ -204,7 +215,7 @@ def _read_best(verifier, sampling, frontier, *, eos_ids, width):
 
 
 def _read(verifier, cache, tokens, depths, above, slots):
-  """Runs nodes of one row that are no ancestors of each other.
+  """Runs nodes that are no ancestors of each other.
 
   Args:
     verifier: the model.

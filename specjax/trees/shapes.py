@@ -40,13 +40,34 @@ ShapeFn = Callable[[int], Shape]
 
 
 def chain(num_nodes: int) -> Shape:
-  """Returns the chain of best continuations, of depth `num_nodes - 1`."""
+  """Returns the chain of best continuations.
+
+  Args:
+    num_nodes: `N`, the root included.
+
+  Returns:
+    The shape, of depth `N - 1`.
+
+  Raises:
+    ValueError: a size below 1.
+  """
   _check_size(num_nodes)
   return _shape(np.arange(num_nodes) - 1, np.zeros(num_nodes))
 
 
 def k_ary(num_nodes: int, arity: int) -> Shape:
-  """Returns the tree filled level by level with `arity` children a node."""
+  """Returns the tree that is filled level by level.
+
+  Args:
+    num_nodes: `N`, the root included.
+    arity: children a node; the last that has any may have fewer.
+
+  Returns:
+    The shape, with the best `arity` continuations of each inner node.
+
+  Raises:
+    ValueError: a size or an arity below 1.
+  """
   _check_size(num_nodes)
   if arity < 1:
     raise ValueError(f'expected arity >= 1, got {arity}')
@@ -68,12 +89,15 @@ def best_first(num_nodes: int, rates: Sequence[float]) -> Shape:
   rate.
 
   Args:
-    num_nodes: size of the tree, the root included.
+    num_nodes: `N`, the root included.
     rates: acceptance probability of each rank, in [0, 1], of sum at most 1.
 
+  Returns:
+    The shape, nodes by falling product.
+
   Raises:
-    ValueError: a rate is out of range, or the positive rates cannot fill the
-      tree, as with none.
+    ValueError: a size below 1, a rate or their sum is out of range, or the
+      positive rates cannot fill the tree, as with none.
   """
   _check_size(num_nodes)
   rates = np.asarray(rates, float)
@@ -112,6 +136,10 @@ def expected_tokens(shape: Shape, rates: Sequence[float]) -> float:
 
   `sum over nodes of the product of the rates on its path`; ranks past the end
   of `rates` are never accepted.
+
+  Args:
+    shape: of the tree.
+    rates: acceptance probability of each rank.
   """
   rates = np.asarray(rates, float)
   values = np.ones(len(shape.parents))
