@@ -1,6 +1,7 @@
 """specjax: the speed of light of speculative decoding, and how near you are.
 
-Letters that name the axes of arrays everywhere in this package:
+Letters that name the axes of arrays everywhere in this package but in `theory`,
+which counts texts and starts and says which letters of its own it has for them:
 
   B  batch rows                      Q  query heads
   T  query tokens of one pass        K  key/value heads

@@ -48,7 +48,7 @@ class Texts:
     tokens: `[R, T]` int32, the sampled tokens; an end-of-sequence token is
       kept, and is the last one of its text.
     num_tokens: `[R]` int32, tokens of each text; the rest is padding.
-    eos_ids: `[E]` int32, tokens that end a text; may be empty.
+    eos_ids: `[num_eos]` int32, tokens that end a text; may be empty.
   """
 
   laws: LawSummary

@@ -41,7 +41,7 @@ def of_laws(
 
   Args:
     laws: summaries `[...]`.
-    excluded: `[E]` int32, tokens of the head that shall not count.
+    excluded: `[num_eos]` int32, tokens of the head that shall not count.
   """
   p = jnp.exp(laws.top_log_p)
   # A head that holds the whole support has no tail but rounding.

@@ -5,9 +5,10 @@ draft tree is a branching random walk with displacement `-log p`.  Summed over
 the nodes of one depth, `sum p(w) f(-log p(w)) = E[f(S_n)]`: the tree is judged
 by the renewal process of surprisals, `U(t) = E #{n >= 0 : S_n <= t}`.
 
-Every function takes `mu` (nats), `mu2` (nats squared) and the capacity `N`,
-which broadcast, and returns `D` in tokens.  A sure law, `mu = 0`, can win every
-node, so the bounds from above say `N` and the one from below says 1.
+Every function takes `mu` (nats), `mu2` (nats squared) and the capacity `N`, of
+shapes `[...]` that broadcast, and returns `D` in tokens, of their common shape
+`[...]`.  A sure law, `mu = 0`, can win every node, so the bounds from above say
+`N` and the one from below says 1.
 
 With heterogeneous contexts none of these bounds the mean of `D` over starts,
 which is dominated by the easy ones; the bounds of `start_bounds` do.
@@ -95,10 +96,10 @@ def sharp_lattice(
   laws.  Clipped to [1, N].
 
   Args:
-    mu: nats.
-    mu2: nats squared.
-    capacity: `N`.
-    span: the lattice's span `d`, positive, nats.
+    mu: `[...]` nats.
+    mu2: `[...]` nats squared.
+    capacity: `[...]`, `N`.
+    span: `[...]` nats, the lattice's span `d`, positive.
   """
   safe_mu, is_sure = _divisor(mu)
   scale = span / (safe_mu * -jnp.expm1(-span))  # M_n = scale e^(n d)
