@@ -117,6 +117,15 @@ def load_prompts(
   return prompts, ids
 
 
+def corpus(tokenizer: tokenizer_lib.Tokenizer) -> list[list[int]]:
+  """Gives our own prompts as ids, for drafters that count.
+
+  Args:
+    tokenizer: the model's tokenizer.
+  """
+  return [tokenizer.encode(prompt.text) for prompt in prompts_lib.load()]
+
+
 def _define_flags(drafters: Sequence[str]) -> None:
   """Defines the flags that experiments share."""
   before = set(FLAGS)

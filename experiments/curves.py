@@ -51,8 +51,9 @@ def tabulate(
     texts: whole texts with their laws, going on past the end of the runs.
     run_lengths: `[R]` tokens of the runs.
     runs: for each drafter and the oracle, the run at each capacity.
-    starts: `rows [M]`, `places [M]`, `visited [C, M]` and `values [C, M]`, the
-      oracle's, of starts of the best drafter.
+    starts: `rows [M]`, `places [M]`, `won [C, M]` and the oracle's `values
+      [C, M]`, of starts of the best drafter; `won` is 0 where a capacity did
+      not visit a start.
     best: name of the best drafter.
     capacities: `[C]`.
     vocab_size: `V`.
@@ -68,14 +69,16 @@ def tabulate(
     name: np.stack([run['num_steps'] for run in at_capacities])
     for name, at_capacities in runs.items()
   }
+  tokens = {
+    name: np.stack([run['num_tokens'] for run in at_capacities])
+    for name, at_capacities in runs.items()
+  }
   intervals = {
-    name: resample.ratio(
-      np.stack([run['num_tokens'] for run in runs[name]]), calls[name], seed
-    )
-    for name in runs
+    name: resample.ratio(tokens[name], calls[name], seed) for name in runs
   }
   at_starts, checks, num_open = _at_starts(texts, starts, capacities, seed)
-  at_starts[f'oracle_at({best})'] = at_starts.pop('oracle_at')
+  intervals[f'won_at({best})'] = at_starts.pop('won_at')
+  intervals[f'oracle_at({best})'] = at_starts.pop('oracle_at')
   intervals |= at_starts
   limits = _run_limits(laws, run_lengths, capacities, vocab_size, seed)
   intervals |= {
@@ -86,9 +89,9 @@ def tabulate(
   for name, limit in limits.items():
     for other in runs:
       difference = resample.ratio_difference(
-        (run_lengths, run_lengths), (limit, calls[other]), seed
+        (run_lengths, tokens[other]), (limit, calls[other]), seed
       )
-      checks += _rows(f'{name} - {other}', capacities, difference)
+      checks += rows_of(f'{name} - {other}', capacities, difference)
   moments = entropy.moments_of_laws(laws, run_lengths)
   facts = {
     'moments': {'mu': float(moments.mu), 'mu2': float(moments.mu2)},
@@ -98,7 +101,7 @@ def tabulate(
   }
   table = []
   for name, interval in intervals.items():
-    table += _rows(name, capacities, interval)
+    table += rows_of(name, capacities, interval)
   return table, facts
 
 
@@ -111,8 +114,10 @@ def find(table: Sequence[Mapping], curve: str, capacity: int) -> Mapping:
   )
 
 
-def _rows(curve, capacities, interval):
-  """Makes the rows of one curve; the interval is `[C]`."""
+def rows_of(
+  curve: str, capacities: Sequence[int], interval: resample.Interval
+) -> list[dict]:
+  """Makes the table rows of one curve; the interval is `[C]`."""
   finite = lambda x: float(x) if np.isfinite(x) else None
   return [
     {
@@ -127,20 +132,22 @@ def _rows(curve, capacities, interval):
 
 
 def _at_starts(texts, starts, capacities, seed):
-  """The oracle and the dual bounds at the starts visited at each capacity.
+  """Drafter, oracle and dual bounds at the starts that a capacity visited.
 
   Returns:
     Intervals `[C]` by name, checks, and the number of open walks `[C]`.
   """
-  intervals = {name: [] for name in ['oracle_at', *DUALS]}
+  intervals = {name: [] for name in ['won_at', 'oracle_at', *DUALS]}
   checks, num_open = [], []
   rows, places = jnp.asarray(starts['rows']), jnp.asarray(starts['places'])
-  for capacity, visited, values in zip(
-    capacities, starts['visited'], starts['values'], strict=True
+  for capacity, won, values in zip(
+    capacities, starts['won'], starts['values'], strict=True
   ):
+    visited = won > 0
     mean = lambda x, here=visited: resample.mean(
       np.asarray(x)[here], starts['rows'][here], seed
     )
+    intervals['won_at'].append(mean(won))
     intervals['oracle_at'].append(mean(values))
     opens = 0
     for name, slopes in DUALS.items():
@@ -156,7 +163,7 @@ def _at_starts(texts, starts, capacities, seed):
           *(jnp.minimum(x, capacity) for x in mean(bound.values))
         )
       )
-      checks += _rows(
+      checks += rows_of(
         f'{name} - oracle_at',
         [capacity],
         _stack([mean(bound.values - values)]),

@@ -48,7 +48,7 @@ def tabulate(
   }
   table = []
   for name, interval in intervals.items():
-    table += curves._rows(name, capacities, interval)
+    table += curves.rows_of(name, capacities, interval)
   mu, mu2 = zip(*resample.ratio(rows.moments, num_tokens, seed), strict=True)
   gain = resample.ratio_difference(
     (num_tokens, num_tokens), (doubled, calls), seed
@@ -57,7 +57,7 @@ def tabulate(
   return table, {
     'moments': {'mu': _ends(mu), 'mu2': _ends(mu2)},
     'doubling_iid': _ends(slope),
-    'doubling_run': curves._rows('run(2 N) - run(N)', capacities, gain),
+    'doubling_run': curves.rows_of('run(2 N) - run(N)', capacities, gain),
     'num_open': num_open,
   }
 
@@ -70,12 +70,12 @@ def _ends(interval):
 
 def _run_calls(rows, capacities, vocab_size, seed):
   """Returns the least calls `[C, R]` of any run, those of `run_bounds.run`."""
-  caps = jnp.asarray(run_bounds._CAPS)[:, None]
+  caps = jnp.asarray(run_bounds.CAPS)[:, None]
   ceilings = jnp.minimum(
     run_bounds.split_ceiling(caps, capacities),
     run_bounds.moment_ceiling(caps, capacities, vocab_size),
   )
-  return run_bounds._fitted_calls(
+  return run_bounds.fitted_calls(
     jnp.asarray(rows.progress, float),
     ceilings,
     jnp.asarray(rows.num_tokens),

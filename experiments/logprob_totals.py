@@ -15,7 +15,7 @@ from specjax.theory import run_bounds, sampled_starts, streaming
 # which stay independent of each other: all that intervals ask for.
 NUM_ROWS = 1024
 
-_CAPS = np.asarray(run_bounds._CAPS)
+_CAPS = np.asarray(run_bounds.CAPS)
 
 
 class Tokens(NamedTuple):

@@ -10,6 +10,7 @@ Every file appears whole or not at all.
 
 import contextlib
 import datetime
+import hashlib
 import importlib.metadata
 import json
 import os
@@ -99,6 +100,16 @@ def write_npz(path: pathlib.Path, **arrays: np.ndarray) -> None:
     np.savez_compressed(file, **arrays)
 
 
+def digest(content: object) -> str:
+  """Names content in 16 hexadecimal digits.
+
+  Args:
+    content: what `json` can write.
+  """
+  text = json.dumps(content, sort_keys=True)
+  return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
 def new_record(experiment: str, flags: Mapping[str, object]) -> dict:
   """Begins the record of a run.
 
@@ -182,11 +193,11 @@ class Stages:
   """The finished stages of a run, kept so that a killed run can go on."""
 
   def __init__(self, folder: pathlib.Path, flags: Mapping[str, object]):
-    """Binds a run's folder to the flags that its results depend on.
+    """Binds a run's folder to what its results depend on.
 
     Args:
       folder: the run's folder.
-      flags: name and value of each such flag.
+      flags: name and value of each such flag, or of anything else.
 
     Raises:
       ValueError: when the folder was begun with other flags; names them.

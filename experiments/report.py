@@ -21,10 +21,18 @@ _LIMITS = {
     'limit of any run, from whole laws', 'tab:red', '-'
   ),
 }
-_SHARP = plotting.Style(
-  'i.i.d. asymptote (no bound)', 'tab:gray', '-.', '', False
-)
+_IID = {
+  'lorden_dual': plotting.Style(
+    'i.i.d. bound (Lorden)', 'tab:gray', '--', '', False
+  ),
+  'sharp': plotting.Style(
+    'i.i.d. asymptote (no bound)', 'tab:gray', '-.', '', False
+  ),
+}
 _ORACLE_RUN = plotting.Style("the oracle's own run", 'black', '-', 'D')
+
+# Differences of float32 sums that mean nothing.
+_ROUNDING = 1e-4
 
 # Characters of a column of the table.
 _CELL = 22
@@ -45,6 +53,7 @@ def show(record: Mapping, folder: pathlib.Path) -> None:
   print(table_text(record))
   print()
   print(sentence(record))
+  print(verdict(record))
   print(f'Figure: {folder / "figure.png"}')
 
 
@@ -53,14 +62,14 @@ def draw(record: Mapping) -> matplotlib.figure.Figure:
   best = record['best_drafter']
   styles = {
     **_LIMITS,
-    'dual_context': plotting.Style(
+    'dual': plotting.Style(
       f'limit at the starts of {best}', 'tab:green', '--', '^', False
     ),
     f'oracle_at({best})': plotting.Style(
       f'best tree at the starts of {best}', 'tab:green', '-', 'v'
     ),
     'oracle_run': _ORACLE_RUN,
-    'sharp': _SHARP,
+    **_IID,
     **{name: _DRAFTERS[name] for name in record['flags']['drafters']},
   }
   if record['vacuous']:
@@ -103,23 +112,39 @@ def table_text(record: Mapping) -> str:
 
 def sentence(record: Mapping) -> str:
   """Says in words how far the best drafter is from the limits."""
-  table, best = record['table'], record['best_drafter']
+  best = record['best_drafter']
   capacity = record['flags']['capacities'][-1]
-  at = lambda name: curves.find(table, name, capacity)['D']
+  at = lambda name: curves.find(record['table'], name, capacity)
+  drafter, tree = at(f'won_at({best})'), at(f'oracle_at({best})')
   text = (
-    f'At capacity {capacity} the best drafter, {best}, wins {at(best):.2f} '
-    f'tokens an iteration: {at(best) / at(f"oracle_at({best})"):.0%} of the '
-    f'{at(f"oracle_at({best})"):.2f} of the best tree at the same starts'
+    f'At capacity {capacity} the best drafter, {best}, wins '
+    f'{_cell(at(best))} tokens an iteration. At its own starts its trees take '
+    f'{_cell(drafter)} and the best trees {_cell(tree)}: it gets '
+    f'{drafter["D"] / tree["D"]:.0%} of what there is.'
   )
   if record['vacuous']:
     return (
-      f'{text}. The sampled law has no entropy, as always at temperature 0, '
+      f'{text} The sampled law has no entropy, as always at temperature 0, '
       f'and these bounds say nothing: {", ".join(record["vacuous"])}.'
     )
+  limit = at('run_context')
   return (
-    f'{text}, and {at(best) / at("run_context"):.0%} of the '
-    f'{at("run_context"):.2f} that no run of any draft tree can pass.'
+    f'{text} Runs of deterministic trees are limited to {_cell(limit)}, as '
+    f'estimated from these texts; it reaches {at(best)["D"] / limit["D"]:.0%}.'
   )
+
+
+def verdict(record: Mapping) -> str:
+  """Says whether every bound lies above what it bounds, pair by pair."""
+  broken = [
+    f'{check["curve"]} at capacity {check["capacity"]} is {_cell(check)}'
+    for check in record['checks']
+    if check['high'] is not None and check['high'] < -_ROUNDING
+  ]
+  total = len(record['checks'])
+  if not broken:
+    return f'No bound lies below what it bounds, of {total} comparisons.'
+  return f'BROKEN, of {total} comparisons: {"; ".join(broken)}.'
 
 
 def _cell(row):

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import tqdm
 
-from experiments import drafters, measure, records
+from experiments import drafters, measure, oracle_runs, records
 from specjax import sampling as sampling_lib
 from specjax.checkpoint import resolve
 from specjax.decode import generate
@@ -37,6 +37,7 @@ class Study:
     self,
     model: resolve.Checkpoint,
     ids: Sequence[Sequence[int]],
+    corpus: Sequence[Sequence[int]],
     sampling: sampling_lib.Sampling,
     stages: records.Stages,
     *,
@@ -51,6 +52,7 @@ class Study:
     Args:
       model: the verifier.
       ids: prompts as token ids.
+      corpus: texts as token ids, for drafters that count.
       sampling: `[R]`.
       stages: keeps what is done.
       seed: of the prompts' own seeds.
@@ -67,6 +69,7 @@ class Study:
     self._verifier = model.params
     self._eos_ids = model.tokenizer.eos_ids
     self._ids = ids
+    self._corpus = corpus
     self._stages = stages
     self._groups = generate.batch_rows(len(ids), batch_size)
     self._read_prompts = lambda: generate.read_prompts(
@@ -131,10 +134,10 @@ class Study:
       return measure.plain_run(self.plain, self.max_new_tokens)
     if name == ORACLE_RUN:
       lengths = self.oracle['length'][..., self.capacities.index(capacity)]
-      return measure.oracle_run(lengths, self.run_lengths, self.max_new_tokens)
+      return oracle_runs.run(lengths, self.run_lengths, self.max_new_tokens)
     vocab_size = self._verifier.config.vocab_size
     drafter = functools.cache(
-      lambda: drafters.make(name, self._ids, vocab_size)
+      lambda: drafters.make(name, self._corpus, vocab_size)
     )
 
     def compute(number, progress_fn):
@@ -156,14 +159,14 @@ class Study:
   def oracle(self) -> Arrays:
     """`value` and `length`, `[R, T, C]`, of the oracle's trees everywhere.
 
-    `T` is the limit of a run; see `measure.oracle_everywhere`.
+    `T` is the limit of a run; see `oracle_runs.everywhere`.
     """
 
     log_p_max = np.asarray(self.texts.laws.top_log_p[..., 0])
 
     def compute(number, progress_fn):
       group = self._groups[number]
-      return measure.oracle_everywhere(
+      return oracle_runs.everywhere(
         self._verifier,
         self._text(number),
         self.run_lengths[group],

@@ -55,7 +55,7 @@ from specjax.theory import heads as heads_lib
 from specjax.theory import resample
 
 # Caps on a token's surprisal that are tried, in nats.
-_CAPS = (*np.geomspace(0.05, 20.0, 256), np.inf)
+CAPS = (*np.geomspace(0.05, 20.0, 256), np.inf)
 _NUM_SURPLUSES = 96
 _TINY = 1e-30
 
@@ -116,13 +116,13 @@ def run(
     ValueError: a capacity is below 1, or there are fewer than two texts.
   """
   capacities = _check(capacities)
-  caps = jnp.asarray(_CAPS)
+  caps = jnp.asarray(CAPS)
   progress = _capped_progress(surprisals, num_tokens, caps)
   ceilings = jnp.minimum(
     split_ceiling(caps[:, None], capacities),
     moment_ceiling(caps[:, None], capacities, vocab_size),
   )
-  return _fitted_calls(progress, ceilings, num_tokens, capacities, seed)
+  return fitted_calls(progress, ceilings, num_tokens, capacities, seed)
 
 
 def run_context(
@@ -152,7 +152,7 @@ def run_context(
   surpluses = jnp.geomspace(1e-2, laws.top_log_p.shape[-1], _NUM_SURPLUSES)
   progress = _context_progress(laws, num_tokens, surpluses)
   ceilings = jnp.log1p(capacities * surpluses[:, None])
-  return _fitted_calls(progress, ceilings, num_tokens, capacities, seed)
+  return fitted_calls(progress, ceilings, num_tokens, capacities, seed)
 
 
 def leaf(
@@ -181,7 +181,7 @@ def leaf(
   capacities = _check(capacities)
   progress = entropy_lib.row_totals(entropies, num_tokens)[None]
   ceilings = moment_ceiling(jnp.inf, capacities, vocab_size)[None]
-  return _fitted_calls(progress, ceilings, num_tokens, capacities, seed)
+  return fitted_calls(progress, ceilings, num_tokens, capacities, seed)
 
 
 def rate(
@@ -227,7 +227,13 @@ def _context_progress(laws, num_tokens, surpluses):
   return jax.lax.map(at_surplus, surpluses)
 
 
-def _fitted_calls(progress, ceilings, num_tokens, capacities, seed):
+def fitted_calls(
+  progress: jax.Array,
+  ceilings: jax.Array,
+  num_tokens: jax.Array,
+  capacities: jax.Array,
+  seed: int,
+) -> jax.Array:
   """Returns `[C, R]` calls, the parameter fitted on the other half's texts.
 
   Args:

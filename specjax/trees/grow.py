@@ -28,7 +28,7 @@ def best_tree(
   """
   chosen = tree_lib.select_best(costs, num_nodes)
   place = jnp.zeros(tokens.shape[0], jnp.int32)
-  place = place.at[chosen].set(jnp.arange(num_nodes))
+  place = place.at[chosen].set(jnp.arange(num_nodes, dtype=jnp.int32))
   is_present = jnp.isfinite(costs[chosen])
   old_parents = parents[chosen]
   is_root = old_parents < 0

@@ -142,7 +142,8 @@ def select_best(costs: jax.Array, num_nodes: int) -> jax.Array:
 def child(tree: Tree, node: jax.Array, token: jax.Array) -> jax.Array:
   """Returns the child of `node` that carries `token`, -1 if none does."""
   match = (tree.parents == node) & (tree.tokens == token) & present(tree)
-  return jnp.where(jnp.any(match), jnp.argmax(match), NO_CHILD)
+  found = jnp.where(jnp.any(match), jnp.argmax(match), NO_CHILD)
+  return found.astype(jnp.int32)
 
 
 def walk(

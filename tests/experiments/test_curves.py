@@ -52,13 +52,12 @@ def make_starts():
   return {
     'rows': rows,
     'places': np.array([0, 3, 1, 0, 0, 4, 4, 2]),
-    'visited': np.array(
+    'won': np.array(
       [
         [1, 0, 1, 1, 0, 0, 1, 1],
-        [1, 1, 0, 0, 1, 1, 1, 0],
-        [1, 0, 1, 1, 1, 0, 1, 0],
-      ],
-      bool,
+        [1, 2, 0, 0, 1, 3, 1, 0],
+        [4, 0, 1, 2, 1, 0, 1, 0],
+      ]
     ),
     'values': np.stack(
       [1 + (n - 1) * np.linspace(0.1, 0.3, len(rows)) for n in CAPACITIES]
@@ -100,7 +99,7 @@ def sure():
 
 
 def test_every_curve_has_a_row_at_every_capacity(made, sure):
-  names = {*CALLS, 'oracle_at(lookup)', *curves.BOUNDS}
+  names = {*CALLS, 'won_at(lookup)', 'oracle_at(lookup)', *curves.BOUNDS}
   for result in (made, sure):
     keys = [(row['curve'], row['capacity']) for row in result.table]
     assert set(keys) == {(name, n) for name in names for n in CAPACITIES}
@@ -127,12 +126,14 @@ def test_intervals_hold_their_values(made):
 def test_starts_count_where_they_were_visited(made):
   starts = make_starts()
   at = [
-    values[visited].mean()
-    for values, visited in zip(starts['values'], starts['visited'], strict=True)
+    values[won > 0].mean()
+    for values, won in zip(starts['values'], starts['won'], strict=True)
   ]
   np.testing.assert_allclose(made.column('oracle_at(lookup)'), at, rtol=1e-6)
+  won_at = [won[won > 0].mean() for won in starts['won']]
+  np.testing.assert_allclose(made.column('won_at(lookup)'), won_at, rtol=1e-6)
   # What was not visited is not looked at.
-  starts['values'][~starts['visited']] = np.nan
+  starts['values'][starts['won'] == 0] = np.nan
   again = tabulate(make_texts(), starts)
   assert again.table == made.table
   assert again.facts == made.facts
@@ -142,7 +143,8 @@ def test_starts_count_where_they_were_visited(made):
 def test_start_bounds_are_taken_at_the_visited_starts(made, name):
   texts, starts = make_texts(), make_starts()
   samples = []
-  for capacity, visited in zip(CAPACITIES, starts['visited'], strict=True):
+  for capacity, won in zip(CAPACITIES, starts['won'], strict=True):
+    visited = won > 0
     at = (jnp.asarray(starts['rows']), jnp.asarray(starts['places']))
     fitted = thresholds.cross_fitted(
       texts, *at, capacity, curves.DUALS[name], SEED

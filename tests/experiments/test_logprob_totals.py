@@ -49,7 +49,7 @@ def test_rows_hold_the_totals_of_their_prompts(size):
     [[s.sum() for s in surprisals], [(s**2).sum() for s in surprisals]],
   )
   progress = [
-    [np.minimum(s, cap).sum() for s in surprisals] for cap in run_bounds._CAPS
+    [np.minimum(s, cap).sum() for s in surprisals] for cap in run_bounds.CAPS
   ]
   np.testing.assert_allclose(rows.progress, progress)
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import reference_decode
 
-from experiments import measure
+from experiments import measure, oracle_runs
 from specjax.decode import generate
 from specjax.draft import lookup, oracle
 
@@ -117,7 +117,7 @@ def oracles(tiny, task, readings):
 
   def grow(reading):
     told = []
-    arrays = measure.oracle_everywhere(
+    arrays = oracle_runs.everywhere(
       tiny,
       reading.text,
       reading.run_lengths,
@@ -140,7 +140,7 @@ def test_a_replay_is_what_the_oracle_really_decodes(
   ends = set()
   for reading, arrays in zip(readings, oracles, strict=True):
     lengths = arrays['length'][..., CAPACITIES.index(capacity)]
-    replay = measure.oracle_run(lengths, reading.run_lengths, LIMIT)
+    replay = oracle_runs.run(lengths, reading.run_lengths, LIMIT)
     run = measure.drafter_run(
       tiny,
       reading.batch,

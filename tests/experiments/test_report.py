@@ -9,7 +9,14 @@ from experiments import curves, report
 from specjax import plotting
 
 CAPACITIES = [1, 4, 16]
-NAMES = ['lookup', 'bigram', 'oracle_run', 'oracle_at(bigram)', *curves.BOUNDS]
+NAMES = [
+  'lookup',
+  'bigram',
+  'oracle_run',
+  'won_at(bigram)',
+  'oracle_at(bigram)',
+  *curves.BOUNDS,
+]
 
 
 def make_record(temperature=1.0, vacuous=()):
@@ -34,6 +41,7 @@ def make_record(temperature=1.0, vacuous=()):
     },
     'best_drafter': 'bigram',
     'vacuous': list(vacuous),
+    'checks': [],
     'table': table,
   }
 
@@ -69,10 +77,11 @@ def test_every_curve_is_one_line_of_its_own_look():
     'bigram': 'bigram drafter',
     'oracle_run': "the oracle's own run",
     'oracle_at(bigram)': 'best tree at the starts of bigram',
-    'dual_context': 'limit at the starts of bigram',
+    'dual': 'limit at the starts of bigram',
     'run': 'limit of any run',
     'run_context': 'limit of any run, from whole laws',
     'printed': 'printed bound (leading term, O(1) omitted)',
+    'lorden_dual': 'i.i.d. bound (Lorden)',
     'sharp': 'i.i.d. asymptote (no bound)',
   }
   lines = {line.get_label(): line for line in axes.lines}
@@ -137,12 +146,32 @@ def test_the_table_has_all_rows():
 def test_the_sentence_has_the_numbers_of_the_table():
   record = make_record()
   at = lambda name: curves.find(record['table'], name, 16)['D']
+  cell = lambda name: '{D:.2f} [{low:.2f}, {high:.2f}]'.format(
+    **curves.find(record['table'], name, 16)
+  )
   assert report.sentence(record) == (
-    f'At capacity 16 the best drafter, bigram, wins {at("bigram"):.2f} tokens '
-    f'an iteration: {at("bigram") / at("oracle_at(bigram)"):.0%} of the '
-    f'{at("oracle_at(bigram)"):.2f} of the best tree at the same starts, and '
-    f'{at("bigram") / at("run_context"):.0%} of the {at("run_context"):.2f} '
-    'that no run of any draft tree can pass.'
+    f'At capacity 16 the best drafter, bigram, wins {cell("bigram")} tokens '
+    f'an iteration. At its own starts its trees take {cell("won_at(bigram)")} '
+    f'and the best trees {cell("oracle_at(bigram)")}: it gets '
+    f'{at("won_at(bigram)") / at("oracle_at(bigram)"):.0%} of what there is. '
+    f'Runs of deterministic trees are limited to {cell("run_context")}, as '
+    'estimated from these texts; it reaches '
+    f'{at("bigram") / at("run_context"):.0%}.'
+  )
+
+
+def test_the_verdict_names_bounds_that_are_broken():
+  check = {'curve': 'run - lookup', 'capacity': 4, 'D': 1.0, 'low': 0.5}
+  # Rounding is no verdict.
+  record = {'checks': [{**check, 'high': 2.0}, {**check, 'high': -1e-6}]}
+  assert report.verdict(record) == (
+    'No bound lies below what it bounds, of 2 comparisons.'
+  )
+  broken = {**check, 'D': -0.2, 'low': -0.3, 'high': -0.1}
+  record['checks'].append(broken)
+  assert report.verdict(record) == (
+    'BROKEN, of 3 comparisons: run - lookup at capacity 4 is -0.20 '
+    '[-0.30, -0.10].'
   )
 
 
@@ -151,7 +180,7 @@ def test_temperature_0_says_which_bounds_say_nothing():
   text = report.sentence(record)
   assert 'as always at temperature 0' in text
   assert text.endswith(f'say nothing: {", ".join(curves.BOUNDS)}.')
-  assert 'can pass' not in text
+  assert 'limited to' not in text
   lines = report.table_text(record).splitlines()
   (printed,) = [line for line in lines if line.startswith('printed')]
   assert printed.count('says nothing') == 2

@@ -126,6 +126,7 @@ def test_a_run_leaves_its_record_arrays_and_figure(undisturbed):
   names = [
     *drafters.NAMES,
     'oracle_run',
+    f'won_at({record["best_drafter"]})',
     f'oracle_at({record["best_drafter"]})',
     *curves.BOUNDS,
   ]
@@ -147,6 +148,7 @@ def test_a_run_leaves_its_record_arrays_and_figure(undisturbed):
   }
   assert report.table_text(record) in out
   assert report.sentence(record) in out
+  assert report.verdict(record).startswith('No bound lies below')
 
 
 def test_the_table_is_of_the_arrays(undisturbed):
@@ -259,60 +261,3 @@ def test_a_mistake_is_one_line_and_nothing_is_written(place, undisturbed):
   said = {f'{name}.{number}' for name in cases for number in (1, 2)}
   assert {k: v for k, v in after.items() if k not in said} == before
   assert not (folder / 'results').exists()
-
-
-def make_runs():
-  """Runs of one drafter at two capacities, over three prompts."""
-  tables = [
-    [[0, 1, 2, 3, 4, 5], [0, 1, 2], [0, 1, 2, 3, 4, 5]],
-    [[0, 2, 4], [0], [0, 1, 4]],
-  ]
-  runs = []
-  for rows in tables:
-    places = np.zeros((len(rows), 6), int)
-    for kept, row in zip(places, rows, strict=True):
-      kept[: len(row)] = row
-    runs.append({'place': places, 'num_steps': np.array([*map(len, rows)])})
-  return tables, runs
-
-
-def drawn_in(runs, num_starts, seed):
-  starts = speed_of_light.draw_starts(runs, 6, num_starts, seed)
-  return starts, list(zip(starts['rows'], starts['places'], strict=True))
-
-
-def test_starts_know_where_they_were_visited():
-  tables, runs = make_runs()
-  for num_starts in (12, 100):
-    starts, drawn = drawn_in(runs, num_starts, seed=0)
-    assert drawn == sorted(set(drawn))
-    assert len(drawn) == min(num_starts, 15)
-    for table, visited in zip(tables, starts['visited'], strict=True):
-      assert [place in table[row] for row, place in drawn] == visited.tolist()
-
-
-def test_starts_of_one_prompt_are_refused():
-  runs = [{'place': np.arange(6)[None], 'num_steps': np.array([6])}]
-  with pytest.raises(ValueError, match='more than --oracle_starts=4'):
-    drawn_in(runs, 4, seed=0)
-
-
-def test_starts_depend_on_their_seed_alone():
-  _, runs = make_runs()
-  draws = [drawn_in(runs, 12, seed)[1] for seed in range(8)]
-  assert draws == [drawn_in(runs, 12, seed)[1] for seed in range(8)]
-  assert len({tuple(draw) for draw in draws}) > 1
-
-
-def test_starts_are_drawn_uniformly():
-  tables, runs = make_runs()
-  num_draws, counts = 3000, np.zeros((3, 6))
-  for seed in range(num_draws):
-    for start_at in drawn_in(runs, 12, seed)[1]:
-      counts[start_at] += 1
-  share = 12 / 15
-  expected = share * np.array(
-    [[p in row for p in range(6)] for row in tables[0]]
-  )
-  error = np.sqrt(share * (1 - share) / num_draws)
-  np.testing.assert_allclose(counts / num_draws, expected, atol=4 * error)

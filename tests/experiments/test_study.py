@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from experiments import measure, records
+from experiments import measure, oracle_runs, records
 from experiments import study as study_lib
 from specjax.checkpoint import resolve
 
@@ -23,6 +23,7 @@ def make(params, task, folder, batch_size):
     resolve.Checkpoint(
       params, types.SimpleNamespace(eos_ids=task.eos_ids), 'tiny'
     ),
+    task.prompts,
     task.prompts,
     task.sampling,
     records.Stages(folder, {'batch_size': batch_size}),
@@ -96,17 +97,17 @@ def test_results_do_not_depend_on_batches(tiny, task, tmp_path, undisturbed):
 
 
 @pytest.mark.parametrize(
-  ('function', 'stage'),
+  ('module', 'function', 'stage'),
   [
-    ('laws', 'laws'),
-    ('drafter_run', 'lookup-6'),
-    ('oracle_everywhere', 'oracle'),
+    (measure, 'laws', 'laws'),
+    (measure, 'drafter_run', 'lookup-6'),
+    (oracle_runs, 'everywhere', 'oracle'),
   ],
 )
 def test_a_killed_study_goes_on(
-  tiny, task, tmp_path, undisturbed, monkeypatch, function, stage
+  tiny, task, tmp_path, undisturbed, monkeypatch, module, function, stage
 ):
-  real, calls, written = getattr(measure, function), [], []
+  real, calls, written = getattr(module, function), [], []
 
   def dies_at_the_second_batch(*args):
     calls.append(function)
@@ -118,7 +119,7 @@ def test_a_killed_study_goes_on(
     written.append(path.stem)
     write(path, **arrays)
 
-  monkeypatch.setattr(measure, function, dies_at_the_second_batch)
+  monkeypatch.setattr(module, function, dies_at_the_second_batch)
   monkeypatch.setattr(records, 'write_npz', note)
   with pytest.raises(KeyboardInterrupt):
     measure_all(make(tiny, task, tmp_path, 2))

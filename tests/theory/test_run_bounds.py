@@ -288,7 +288,7 @@ def test_parameters_are_fitted_on_the_other_half():
   num_tokens = np.full(10, 20)
   calls = run_bounds.run(surprisals, num_tokens, [4], 1000, seed=3)[0]
   is_first = np.asarray(resample.halves(np.arange(10), 3))
-  caps = np.array(run_bounds._CAPS)
+  caps = np.array(run_bounds.CAPS)
   ceiling = np.minimum(
     run_bounds.split_ceiling(caps, 4), run_bounds.moment_ceiling(caps, 4, 1000)
   )
