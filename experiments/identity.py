@@ -16,7 +16,7 @@ import numpy as np
 
 from experiments import measure
 from specjax import sampling as sampling_lib
-from specjax.decode import generate, score
+from specjax.decode import generate, prefill, score
 from specjax.draft import base
 from specjax.llama import model as llama_model
 
@@ -179,7 +179,7 @@ class Comparison:
       yield batch._replace(sampling=sampling)
 
   def _read_prompts(self, batch_size):
-    return generate.read_prompts(
+    return prefill.read_prompts(
       self._verifier,
       self._ids,
       max_new_tokens=self._max_new_tokens,

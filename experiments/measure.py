@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from specjax import sampling as sampling_lib
-from specjax.decode import generate, score
+from specjax.decode import generate, prefill, score
 from specjax.draft import base
 from specjax.llama import cache as llama_cache
 from specjax.llama import model as llama_model
@@ -47,7 +47,7 @@ class Text(NamedTuple):
 
 def plain_texts(
   verifier: llama_model.Params,
-  batch: generate.Batch,
+  batch: prefill.Batch,
   eos_ids: tuple[int, ...],
   max_new_tokens: int,
   progress_fn: Callable[[int], None],
@@ -68,7 +68,7 @@ def plain_texts(
 
 def drafter_run(
   verifier: llama_model.Params,
-  batch: generate.Batch,
+  batch: prefill.Batch,
   eos_ids: tuple[int, ...],
   drafter: tuple[base.Drafter, chex.ArrayTree],
   num_nodes: int,
@@ -135,7 +135,7 @@ def plain_run(texts: Arrays, max_new_tokens: int) -> Arrays:
 
 def read_texts(
   verifier: llama_model.Params,
-  batch: generate.Batch,
+  batch: prefill.Batch,
   texts: Arrays,
   num_scratch: int,
 ) -> Text:

@@ -15,7 +15,7 @@ import tqdm
 from experiments import drafters, measure, oracle_runs, records
 from specjax import sampling as sampling_lib
 from specjax.checkpoint import resolve
-from specjax.decode import generate
+from specjax.decode import prefill
 from specjax.theory import entropy
 
 Arrays = Mapping[str, np.ndarray]
@@ -71,8 +71,8 @@ class Study:
     self._ids = ids
     self._corpus = corpus
     self._stages = stages
-    self._groups = generate.batch_rows(len(ids), batch_size)
-    self._read_prompts = lambda: generate.read_prompts(
+    self._groups = prefill.batch_rows(len(ids), batch_size)
+    self._read_prompts = lambda: prefill.read_prompts(
       model.params,
       ids,
       max_new_tokens=self.text_length,

@@ -18,10 +18,6 @@ from specjax.llama import model as llama_model
 # program.
 _STEP_BUCKET = 32
 
-Batch = prefill.Batch
-read_prompts = prefill.read_prompts
-batch_rows = prefill.batch_rows
-
 
 @dataclasses.dataclass(frozen=True)
 class Generation:

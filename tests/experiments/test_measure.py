@@ -8,7 +8,7 @@ import pytest
 import reference_decode
 
 from experiments import measure, oracle_runs
-from specjax.decode import generate
+from specjax.decode import prefill
 from specjax.draft import lookup, oracle
 
 CAPACITIES = (2, 6)
@@ -20,7 +20,7 @@ class Reading(NamedTuple):
   """One batch, its prompts first in `rows`, decoded plainly and read."""
 
   rows: np.ndarray
-  batch: generate.Batch
+  batch: prefill.Batch
   plain: dict
   text: measure.Text
 
@@ -36,7 +36,7 @@ class Reading(NamedTuple):
 @pytest.fixture(scope='module')
 def readings(tiny, task):
   """A full batch of three prompts, and one of two that is filled up."""
-  batches = generate.read_prompts(
+  batches = prefill.read_prompts(
     tiny,
     task.prompts,
     max_new_tokens=TEXT_LENGTH,
@@ -45,7 +45,7 @@ def readings(tiny, task):
     seeds=np.arange(9, 14),
     batch_size=3,
   )
-  groups = generate.batch_rows(len(task.prompts), 3)
+  groups = prefill.batch_rows(len(task.prompts), 3)
   return [read(tiny, task, *pair) for pair in zip(groups, batches, strict=True)]
 
 
