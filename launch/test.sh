@@ -9,4 +9,5 @@ setup_env base,test
 cd -- "$root"
 "$python" -m ruff check
 "$python" -m ruff format --check
-exec "$python" -m pytest "$@"
+# A file goes to one process: its fixtures, models and programs are shared.
+exec "$python" -m pytest --numprocesses auto --dist loadfile "$@"

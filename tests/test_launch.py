@@ -107,7 +107,7 @@ def test_each_part_is_installed_once_whatever_the_order(project):
   assert asked[-3:] == [
     '-m ruff check',
     '-m ruff format --check',
-    '-m pytest -k launch',
+    '-m pytest --numprocesses auto --dist loadfile -k launch',
   ]
   _, asked = project.run('.ci/run')
   assert installs(asked)[0] == f'--editable {project.root}[parity]'
