@@ -23,7 +23,7 @@ _LIMITS = {
 }
 _IID = {
   'lorden_dual': plotting.Style(
-    'i.i.d. bound (Lorden)', 'tab:gray', '--', '', False
+    'i.i.d. bound (Lorden)', 'tab:gray', '--', 'x', False
   ),
   'sharp': plotting.Style(
     'i.i.d. asymptote (no bound)', 'tab:gray', '-.', '', False
