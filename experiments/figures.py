@@ -15,6 +15,7 @@ import matplotlib.figure
 from absl import flags
 
 from experiments import (
+  brw_report,
   common,
   figure_files,
   logprob_report,
@@ -34,6 +35,7 @@ FIGURES: Mapping[str, Callable[[Mapping], matplotlib.figure.Figure]] = {
   'speed_of_light': report.draw,
   'where_tokens_go': waterfall.draw,
   'bound_from_logprobs': logprob_report.draw,
+  'brw_vs_bounds': brw_report.draw,
 }
 
 # What every row of their tables has.

@@ -10,6 +10,7 @@ import reference_measured as measured
 
 from experiments import (
   bound_from_logprobs,
+  brw_vs_bounds,
   curves,
   figures,
   records,
@@ -63,6 +64,7 @@ def test_figures_go_by_the_names_of_their_experiments():
     MAIN_JOB,
     where_tokens_go.NAME,
     bound_from_logprobs.NAME,
+    brw_vs_bounds.NAME,
   }
 
 
@@ -93,8 +95,8 @@ def test_what_is_there_is_drawn_and_what_is_missing_is_said(results):
   }
   said = done.stdout.splitlines()
   assert len(said) == len(figures.FIGURES)
-  (missing,) = [line for line in said if 'no finished run' in line]
-  assert missing.startswith(f'{where_tokens_go.NAME}: ')
+  missing = [line.split(':')[0] for line in said if 'no finished run' in line]
+  assert missing == [where_tokens_go.NAME, brw_vs_bounds.NAME]
   # Again, elsewhere: the same bytes.
   again = command(results, f'--out={results / "new" / "place"}')
   assert again.returncode == 0, again.stderr
