@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import matplotlib.figure
 
-from experiments import curves
+from experiments import curves, figure_files
 from specjax import plotting
 
 _DRAFTERS = {
@@ -45,11 +45,7 @@ def show(record: Mapping, folder: pathlib.Path) -> None:
     record: of `speed_of_light`.
     folder: of the run; figure.png and figure.pdf are written there.
   """
-  figure = draw(record)
-  for suffix in ('png', 'pdf'):
-    # No date in the file: the same record gives the same bytes.
-    metadata = {'CreationDate': None} if suffix == 'pdf' else None
-    figure.savefig(folder / f'figure.{suffix}', dpi=150, metadata=metadata)
+  figure_files.save(draw(record), folder / 'figure')
   print(table_text(record))
   print()
   print(sentence(record))
