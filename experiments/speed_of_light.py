@@ -44,11 +44,7 @@ def main():
   folder = records.open_run(FLAGS.results_dir, NAME, FLAGS.run_name)
   record = records.new_record(NAME, common.flag_values())
   # What stages depend on; the draw of starts comes after them.
-  stage_keys = {
-    **common.flag_values(),
-    'prompt_ids': records.digest(ids),
-    'commit': record['commit'],
-  }
+  stage_keys = {**common.flag_values(), 'prompt_ids': records.digest(ids)}
   del stage_keys['oracle_starts']
   study = study_lib.Study(
     model,
