@@ -51,6 +51,9 @@ def run(
       _fail(error)
     if rest:
       _fail(f'expected flags only, got {rest[0]!r}')
+    if FLAGS.prompts and not FLAGS['prompts_per_kind'].present:
+      # All of the user's own prompts, whatever suits ours.
+      FLAGS.prompts_per_kind = None
     if FLAGS.quick:
       # Touches no flag that the user gave.
       for name, value in (quick or {}).items():

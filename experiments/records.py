@@ -18,6 +18,7 @@ import pathlib
 import re
 import subprocess
 import tempfile
+import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import jax
@@ -225,8 +226,17 @@ class Stages:
     path = self._folder / f'{name}.npz'
     if not path.exists():
       write_npz(path, **compute())
-    with np.load(path, allow_pickle=False) as file:
-      return dict(file)
+    try:
+      return _read_npz(path)
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile):
+      # The disk lost what was written whole: it is computed again.
+      write_npz(path, **compute())
+      return _read_npz(path)
+
+
+def _read_npz(path: pathlib.Path) -> dict[str, np.ndarray]:
+  with np.load(path, allow_pickle=False) as file:
+    return dict(file)
 
 
 def _check_same(

@@ -23,7 +23,7 @@ _LIMITS = {
 }
 _IID = {
   'lorden_dual': plotting.Style(
-    'i.i.d. bound (Lorden)', 'tab:gray', '--', 'x', False
+    'i.i.d. bound (Lorden, dual)', 'tab:gray', '--', 'x', False
   ),
   'sharp': plotting.Style(
     'i.i.d. asymptote (no bound)', 'tab:gray', '-.', '', False
@@ -49,7 +49,8 @@ def show(record: Mapping, folder: pathlib.Path) -> None:
   print(table_text(record))
   print()
   print(sentence(record))
-  print(verdict(record))
+  if not record['vacuous']:
+    print(verdict(record))
   print(f'Figure: {folder / "figure.png"}')
 
 
@@ -115,8 +116,8 @@ def sentence(record: Mapping) -> str:
   text = (
     f'At capacity {capacity} the best drafter, {best}, wins '
     f'{_cell(at(best))} tokens an iteration. At its own starts its trees take '
-    f'{_cell(drafter)} and the best trees {_cell(tree)}: it gets '
-    f'{drafter["D"] / tree["D"]:.0%} of what there is.'
+    f'{_cell(drafter)} and the best trees {_cell(tree)}: of what they win over '
+    f'plain decoding, which takes 1, it gets {_share(drafter, tree)}.'
   )
   if record['vacuous']:
     return (
@@ -126,8 +127,15 @@ def sentence(record: Mapping) -> str:
   limit = at('run_context')
   return (
     f'{text} Runs of deterministic trees are limited to {_cell(limit)}, as '
-    f'estimated from these texts; it reaches {at(best)["D"] / limit["D"]:.0%}.'
+    f'estimated from these texts; it reaches {_share(at(best), limit)} of that.'
   )
+
+
+def _share(part, whole):
+  """Says what share of the tokens beyond the first is won."""
+  if whole['D'] <= 1:
+    return 'nothing'
+  return f'{(part["D"] - 1) / (whole["D"] - 1):.0%}'
 
 
 def verdict(record: Mapping) -> str:

@@ -18,6 +18,10 @@ if (($# == 0)); then
   list_experiments >&2
   exit 2
 fi
+if [[ $1 == --help ]]; then
+  list_experiments
+  exit
+fi
 experiment=$1
 shift
 if ! grep -qs '^  common\.run(' "$root/experiments/$experiment.py"; then

@@ -191,7 +191,6 @@ def test_an_old_python_is_refused(project, tmp_path, script):
     ([], ''),
     (['helper'], "error: expected an experiment, got 'helper'\n"),
     (['nothing'], "error: expected an experiment, got 'nothing'\n"),
-    (['--help'], "error: expected an experiment, got '--help'\n"),
   ],
 )
 def test_without_a_known_experiment_they_are_listed(project, arguments, error):
@@ -201,6 +200,13 @@ def test_without_a_known_experiment_they_are_listed(project, arguments, error):
     error + 'usage: launch/run.sh EXPERIMENT [FLAGS]; EXPERIMENT is one of\n'
     '  question: Answers a question.\n'
   )
+  assert asked == []
+
+
+def test_help_lists_the_experiments(project):
+  result, asked = project.run('launch/run.sh', '--help')
+  assert result.returncode == 0
+  assert '  question: Answers a question.\n' in result.stdout
   assert asked == []
 
 

@@ -80,6 +80,12 @@ def test_defaults(toy):
   }
 
 
+def test_a_file_of_ones_own_is_taken_whole(toy):
+  assert json.loads(toy('--prompts=x').stdout)['prompts_per_kind'] is None
+  few = toy('--prompts=x', '--prompts_per_kind=1', '--quick')
+  assert json.loads(few.stdout)['prompts_per_kind'] == 1
+
+
 def test_given_values_win_over_quick_ones(toy):
   result = toy(
     '--quick', '--max_new_tokens=5', '--capacities=4,1,4', '--drafters=bigram'

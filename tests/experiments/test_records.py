@@ -139,6 +139,18 @@ def test_a_killed_run_goes_on_where_it_stopped(tmp_path):
   assert files_in(tmp_path) == ['baseline.npz', 'flags.json', 'oracle.npz']
 
 
+@pytest.mark.parametrize('left', [0, 10, 300])
+def test_a_stage_that_the_disk_lost_is_computed_again(tmp_path, left):
+  stages = records.Stages(tmp_path, FLAGS)
+  compute = lambda: {'x': np.arange(100)}
+  stages.arrays('plain', compute)
+  path = tmp_path / 'stages' / 'plain.npz'
+  path.write_bytes(path.read_bytes()[:left])
+  again = records.Stages(tmp_path, FLAGS).arrays('plain', compute)
+  np.testing.assert_array_equal(again['x'], np.arange(100))
+  np.testing.assert_array_equal(np.load(path)['x'], np.arange(100))
+
+
 @pytest.mark.parametrize(
   'flags, match',
   [

@@ -81,7 +81,7 @@ def test_every_curve_is_one_line_of_its_own_look():
     'run': 'limit of any run',
     'run_context': 'limit of any run, from whole laws',
     'printed': 'printed bound (leading term, O(1) omitted)',
-    'lorden_dual': 'i.i.d. bound (Lorden)',
+    'lorden_dual': 'i.i.d. bound (Lorden, dual)',
     'sharp': 'i.i.d. asymptote (no bound)',
   }
   lines = {line.get_label(): line for line in axes.lines}
@@ -152,11 +152,12 @@ def test_the_sentence_has_the_numbers_of_the_table():
   assert report.sentence(record) == (
     f'At capacity 16 the best drafter, bigram, wins {cell("bigram")} tokens '
     f'an iteration. At its own starts its trees take {cell("won_at(bigram)")} '
-    f'and the best trees {cell("oracle_at(bigram)")}: it gets '
-    f'{at("won_at(bigram)") / at("oracle_at(bigram)"):.0%} of what there is. '
+    f'and the best trees {cell("oracle_at(bigram)")}: of what they win over '
+    'plain decoding, which takes 1, it gets '
+    f'{(at("won_at(bigram)") - 1) / (at("oracle_at(bigram)") - 1):.0%}. '
     f'Runs of deterministic trees are limited to {cell("run_context")}, as '
     'estimated from these texts; it reaches '
-    f'{at("bigram") / at("run_context"):.0%}.'
+    f'{(at("bigram") - 1) / (at("run_context") - 1):.0%} of that.'
   )
 
 
