@@ -48,20 +48,10 @@ def show(record: Mapping, folder: pathlib.Path) -> None:
 
 def draw(record: Mapping) -> matplotlib.figure.Figure:
   """Draws `D` against capacity: the limits of runs, of starts and of i.i.d."""
-  figure = matplotlib.figure.Figure(figsize=(7.5, 5), layout='constrained')
-  axes = figure.add_subplot()
-  plotting.tokens_against_capacity(axes, record['table'], _STYLES)
-  # The printed bound would flatten everything else.
-  shown = [
-    row['high']
-    for row in record['table']
-    if row['curve'] in _STYLES and row['curve'] != 'printed'
-  ]
-  axes.set_ylim(0.9, 1.15 * max(shown))
   name = pathlib.Path(record['flags']['input']).name
-  axes.set_title(f'{name}: what draft trees could win')
-  axes.legend(fontsize=8)
-  return figure
+  return report.draw_curves(
+    record['table'], _STYLES, f'{name}: what draft trees could win'
+  )
 
 
 def sentences(record: Mapping) -> list[str]:

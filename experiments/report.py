@@ -1,7 +1,7 @@
 """What a record says: a figure, a table on the terminal and a sentence."""
 
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import matplotlib.figure
 
@@ -71,22 +71,36 @@ def draw(record: Mapping) -> matplotlib.figure.Figure:
   }
   if record['vacuous']:
     styles = {k: v for k, v in styles.items() if k not in record['vacuous']}
-  figure = matplotlib.figure.Figure(figsize=(7.5, 5), layout='constrained')
-  axes = figure.add_subplot()
-  plotting.tokens_against_capacity(axes, record['table'], styles)
-  # The printed bound would flatten everything else.
-  shown = [
-    row['high']
-    for row in record['table']
-    if row['curve'] in styles and row['curve'] != 'printed'
-  ]
-  axes.set_ylim(0.9, 1.15 * max(shown))
   flags = record['flags']
-  axes.set_title(
+  title = (
     f'{pathlib.Path(flags["model"]).name}, '
     f'temperature {flags["temperature"]:g}: '
     'what draft trees win, and could win'
   )
+  return draw_curves(record['table'], styles, title)
+
+
+def draw_curves(
+  table: Sequence[Mapping], styles: Mapping[str, plotting.Style], title: str
+) -> matplotlib.figure.Figure:
+  """Draws curves of a table, as high as all but the printed bound need.
+
+  Args:
+    table: rows of all curves.
+    styles: curve -> style, in the order of the legend.
+    title: of the figure.
+  """
+  figure = matplotlib.figure.Figure(figsize=(7.5, 5), layout='constrained')
+  axes = figure.add_subplot()
+  plotting.tokens_against_capacity(axes, table, styles)
+  # The printed bound would flatten everything else.
+  shown = [
+    row['high']
+    for row in table
+    if row['curve'] in styles and row['curve'] != 'printed'
+  ]
+  axes.set_ylim(0.9, 1.15 * max(shown))
+  axes.set_title(title)
   axes.legend(fontsize=8)
   return figure
 
