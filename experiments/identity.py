@@ -175,7 +175,7 @@ class Comparison:
 
   def _batches(self, temperature, batch_size):
     for batch in self._read(batch_size):
-      sampling = sampling_lib.make(len(batch.seeds), temperature)
+      sampling = sampling_lib.make(len(batch.limits), temperature)
       yield batch._replace(sampling=sampling)
 
   def _read_prompts(self, batch_size):

@@ -14,8 +14,13 @@ import numpy as np
 from flax import struct
 from jax import lax
 
-# The uses of noise at one position.  Every further use takes a further number.
+# The uses of noise at one position: the verifier's own token, the coins that
+# decide which drafts are accepted, the token after drafts were rejected, and
+# from `_FIRST_DRAFT` on the drafts, a number for every node.
 USE_TOKEN = 0
+USE_COIN = 1
+USE_RESIDUAL = 2
+_FIRST_DRAFT = 3
 
 _LOWEST_KEY = np.iinfo(np.int32).min
 _HIGHEST_KEY = np.iinfo(np.int32).max
@@ -175,6 +180,40 @@ def draw(
   return tokens, jnp.take_along_axis(said, tokens[:, None], axis=1)[:, 0]
 
 
+def draft_use(node: int) -> int:
+  """Returns the use of the noise that the children of a node are drawn with.
+
+  Nodes of a tree that stand at one depth draw at one position, each with noise
+  of its own.  Where the depth of a node number is the same in every tree, as it
+  is in a static shape, no two trees of a text draw with the same noise.
+
+  Args:
+    node: index of the node in its tree.
+  """
+  return _FIRST_DRAFT + node
+
+
+def coins(seeds: jax.Array, positions: jax.Array, num_coins: int) -> jax.Array:
+  """Returns the coins that decide which drafts of a tree are accepted.
+
+  A chance c wins if its coin lies strictly below it: one of 0 never wins, one
+  of 1 always.
+
+  Args:
+    seeds: `[B]` uint32 request seeds.
+    positions: `[B]` absolute positions of the first token that the trees might
+      add, which no two trees of a text share.
+    num_coins: how many, one for each node of the tree.
+
+  Returns:
+    `[B, num_coins]` float32, uniform in [0, 1).
+  """
+  toss = lambda seed, position: jax.random.uniform(
+    _key(seed, position, USE_COIN), (num_coins,)
+  )
+  return jax.vmap(toss)(seeds, positions)
+
+
 def gumbel(
   seed: jax.Array, position: jax.Array, use: int, vocab_size: int
 ) -> jax.Array:
@@ -192,9 +231,13 @@ def gumbel(
   Returns:
     `[V]` float32.
   """
-  key = jax.random.fold_in(jax.random.key(seed), position)
-  key = jax.random.fold_in(key, use)
+  key = _key(seed, position, use)
   return jax.random.gumbel(key, (vocab_size,), mode='high')
+
+
+def _key(seed, position, use):
+  key = jax.random.fold_in(jax.random.key(seed), position)
+  return jax.random.fold_in(key, use)
 
 
 def _is_filtered(sampling: Sampling) -> jax.Array:

@@ -144,7 +144,6 @@ def decode(
   state = loop.start(
     batch.prefix,
     batch.limits,
-    batch.seeds,
     drafter_state,
     prefill.round_up(most_new, _STEP_BUCKET),
   )

@@ -69,7 +69,6 @@ class DecodeState:
 def start(
   prefix: base.Prefix,
   limits: jax.Array,
-  seeds: jax.Array,
   drafter_state: chex.ArrayTree,
   max_steps: int,
 ) -> DecodeState:
@@ -78,7 +77,6 @@ def start(
   Args:
     prefix: the prompts; its arrays are shared, not copied.
     limits: `[B]` most tokens of prompt and output; at most S.
-    seeds: `[B]` uint32.
     drafter_state: what the drafter's `init` returned.
     max_steps: iterations that can be recorded; a row takes no more than it may
       emit tokens.
@@ -93,7 +91,7 @@ def start(
     log_p=jnp.zeros((batch, size)),
     lengths=prefix.lengths,
     limits=limits,
-    seeds=seeds,
+    seeds=prefix.seeds,
     is_done=prefix.lengths >= limits,
     cache=prefix.cache,
     drafter=drafter_state,

@@ -23,14 +23,12 @@ class Batch(NamedTuple):
   Attributes:
     prefix: the prompts; the last may be repeated to fill the batch.
     limits: `[B]` most tokens of prompt and output.
-    seeds: `[B]` uint32.
     sampling: `[B]`.
     num_prompts: how many rows are prompts.
   """
 
   prefix: base.Prefix
   limits: jax.Array
-  seeds: jax.Array
   sampling: sampling_lib.Sampling
   num_prompts: int
 
@@ -88,10 +86,13 @@ def read_prompts(
     batches.append(
       Batch(
         prefix=_read(
-          verifier, jnp.asarray(tokens[rows]), jnp.asarray(lengths[rows]), width
+          verifier,
+          jnp.asarray(tokens[rows]),
+          jnp.asarray(lengths[rows]),
+          jnp.asarray(np.asarray(seeds, np.uint32)[rows]),
+          width,
         ),
         limits=jnp.asarray(np.where(is_prompt, limits[rows], 0), jnp.int32),
-        seeds=jnp.asarray(np.asarray(seeds, np.uint32)[rows]),
         sampling=jax.tree.map(lambda x, r=rows: x[r], sampling),
         num_prompts=len(group),
       )
@@ -125,12 +126,12 @@ def round_up(number: int, multiple: int) -> int:
 
 
 @functools.partial(jax.jit, static_argnames='width')
-def _read(verifier, tokens, lengths, width):
+def _read(verifier, tokens, lengths, seeds, width):
   """Reads all tokens of each prompt but the last, which is the first root."""
   _, cache = llama_model.read(
     verifier, tokens[:, :width], lengths - 1, tokens.shape[1]
   )
-  return base.Prefix(tokens=tokens, lengths=lengths, cache=cache)
+  return base.Prefix(tokens, lengths, seeds, cache)
 
 
 def _check_lists(prompts, max_new_tokens, sampling, seeds):

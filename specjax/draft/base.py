@@ -35,11 +35,13 @@ class Prefix:
   Attributes:
     tokens: `[B, S]` int32, 0 past the prompt.
     lengths: `[B]` int32 prompt lengths, at least 1.
+    seeds: `[B]` uint32 request seeds, for drafters that draw.
     cache: the verifier's, of the first `lengths - 1` tokens.
   """
 
   tokens: jax.Array
   lengths: jax.Array
+  seeds: jax.Array
   cache: llama_cache.KVCache
 
 
@@ -49,8 +51,12 @@ class Proposal:
 
   Attributes:
     tree: trees with a leading axis `[B]`.
-    log_q_full: `[B, N, V_draft]` the drafter's whole laws after each node, for
-      verification rules that need them, or None.
+    log_q_full: `[B, N, V]` float32, or None where the drafts were not drawn.
+      At each node that has children the log of the very law that they were
+      drawn from, after sampling parameters, `-inf` at tokens that are never
+      drawn.  Children are drawn in the order of their nodes, each from that law
+      or, without replacement, from what is left of it; which nodes there are
+      does not depend on what was drawn.  `V` is the verifier's vocabulary.
   """
 
   tree: tree_lib.Tree

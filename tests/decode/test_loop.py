@@ -26,7 +26,7 @@ def iterations(verifier, case, setup):
   batch = case.batches(verifier)[0]
   params = base.Params(verifier, setup['drafter_params'], batch.sampling)
   drafter_state = setup['drafter'].init(params, batch.prefix)
-  state = loop.start(batch.prefix, batch.limits, batch.seeds, drafter_state, 32)
+  state = loop.start(batch.prefix, batch.limits, drafter_state, 32)
   state = jax.tree.map(jnp.copy, state)  # `run` takes what it is given
   static = {k: v for k, v in setup.items() if k != 'drafter_params'}
   while not np.all(state.is_done):
@@ -124,9 +124,12 @@ def test_emit_equals_slow_twin():
   num_tokens = rng.integers(0, width + 1, rows)
   log_p = rng.normal(size=(rows, width)).astype(np.float32)
   prefix = base.Prefix(
-    jnp.zeros((rows, size), jnp.int32), jnp.asarray(lengths), cache=()
+    tokens=jnp.zeros((rows, size), jnp.int32),
+    lengths=jnp.asarray(lengths),
+    seeds=jnp.zeros(rows, jnp.uint32),
+    cache=(),
   )
-  state = loop.start(prefix, jnp.asarray(limits), jnp.zeros(rows), (), 1)
+  state = loop.start(prefix, jnp.asarray(limits), (), 1)
   after, emitted = jax.jit(loop.emit, static_argnums=4)(
     state, tokens, log_p, jnp.asarray(num_tokens), (3, 6)
   )

@@ -18,7 +18,7 @@ def test_all_but_the_last_token_is_read(tiny):
   )
   assert [batch.num_prompts for batch in batches] == [3, 2]
   assert batches[1].limits.tolist() == [31, 38, 0]
-  assert batches[1].seeds.tolist() == [3, 4, 4]
+  assert batches[1].prefix.seeds.tolist() == [3, 4, 4]
   rows = [(b.prefix, row) for b in batches for row in range(b.num_prompts)]
   for prompt, (prefix, row) in zip(prompts, rows, strict=True):
     assert prefix.lengths[row] == len(prompt)

@@ -82,7 +82,6 @@ def test_own_cache_has_no_hole_after_any_acceptance(tiny, temperature):
   state = loop.start(
     batch.prefix,
     batch.limits,
-    batch.seeds,
     drafter.init(params, batch.prefix),
     30,
   )
