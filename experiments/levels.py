@@ -56,7 +56,7 @@ def find(
   )
   oracle_starts = np.stack([_is_start(run) for run in oracle_runs])
   return {
-    **_limits(entropy.LawSummary(**laws), lengths, capacities, seed),
+    **limits(entropy.LawSummary(**laws), lengths, capacities, seed),
     'oracle_run': _rate(oracle_runs),
     'oracle_at(oracle_run)': _mean(values, oracle_starts),
     f'oracle_at({drafter})': _mean(values, won > 0),
@@ -65,28 +65,23 @@ def find(
   }
 
 
-def _part(arrays, name):
-  """Returns the arrays of one measurement, by their own names."""
-  prefix = f'{name}/'
-  return {
-    key.removeprefix(prefix): array
-    for key, array in arrays.items()
-    if key.startswith(prefix)
-  }
+def limits(
+  laws: entropy.LawSummary,
+  lengths: np.ndarray,
+  capacities: Sequence[int],
+  seed: int,
+) -> dict[str, Level]:
+  """Makes the levels that bound whole runs.
 
+  Args:
+    laws: summaries `[R, T]`.
+    lengths: `[R]` tokens of the runs.
+    capacities: `[C]`.
+    seed: of the halves on which the limits are fitted.
 
-def _is_start(run):
-  """Returns `[R, T]`, whether an iteration of the run started at a place."""
-  is_start = np.zeros(run['place'].shape, bool)
-  for row, places, count in zip(
-    is_start, run['place'], run['num_steps'], strict=True
-  ):
-    row[places[:count]] = True
-  return is_start
-
-
-def _limits(laws, lengths, capacities, seed):
-  """The bounds of whole runs, as levels by name."""
+  Returns:
+    `printed`, `run` and `run_context`.
+  """
   sizes = jnp.asarray(capacities, float)[:, None]
   calls = {
     'run': run_bounds.run(
@@ -111,6 +106,26 @@ def _limits(laws, lengths, capacities, seed):
     'printed': printed,
     **{name: functools.partial(limit, name) for name in calls},
   }
+
+
+def _part(arrays, name):
+  """Returns the arrays of one measurement, by their own names."""
+  prefix = f'{name}/'
+  return {
+    key.removeprefix(prefix): array
+    for key, array in arrays.items()
+    if key.startswith(prefix)
+  }
+
+
+def _is_start(run):
+  """Returns `[R, T]`, whether an iteration of the run started at a place."""
+  is_start = np.zeros(run['place'].shape, bool)
+  for row, places, count in zip(
+    is_start, run['place'], run['num_steps'], strict=True
+  ):
+    row[places[:count]] = True
+  return is_start
 
 
 def _rate(runs):

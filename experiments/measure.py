@@ -22,6 +22,9 @@ from specjax.theory import entropy
 
 Arrays = Mapping[str, np.ndarray]
 
+# From `log_p [..., V]` and `tokens [...]` to a pytree `[..., *]`.
+SummaryFn = Callable[[jax.Array, jax.Array], chex.ArrayTree]
+
 # Most probable tokens kept of every law.  The bounds on starts are exact for
 # thresholds up to log of it, 5.5 nats.
 NUM_TOP = 256
@@ -168,6 +171,46 @@ def laws(verifier: llama_model.Params, text: Text, texts: Arrays) -> Arrays:
   Returns:
     The fields of `entropy.LawSummary`, `[R, T, ...]`.
   """
+  summary = _at_places(verifier, text, texts, text.sampling, _summarise)
+  return vars(summary)
+
+
+def moments_fn(settings: sampling_lib.Sampling) -> SummaryFn:
+  """Returns what `moments_under` takes, one for all batches: one program.
+
+  Args:
+    settings: `[P]`.
+  """
+
+  def under_settings(log_p, tokens):
+    del tokens
+    moments = entropy.moments_under(log_p, settings)
+    return {k: jnp.moveaxis(v, 0, -1) for k, v in moments._asdict().items()}
+
+  return under_settings
+
+
+def moments_under(
+  verifier: llama_model.Params, text: Text, texts: Arrays, fn: SummaryFn
+) -> Arrays:
+  """Finds the moments that other settings' laws have where the outputs are.
+
+  Args:
+    verifier: the model.
+    text: the texts as read.
+    texts: what `plain_texts` returned.
+    fn: of P settings, by `moments_fn`.
+
+  Returns:
+    `mu [R, T, P]` in nats and `mu2 [R, T, P]`.
+  """
+  # The law without temperature and filters stands for its logits.
+  neutral = sampling_lib.make(len(text.tokens))
+  return _at_places(verifier, text, texts, neutral, fn)
+
+
+def _at_places(verifier, text, texts, sampling, summary_fn):
+  """Returns a pytree `[R, T, ...]` of the laws at the places of the outputs."""
   num_rows, width = texts['tokens'].shape
   last = text.tokens.shape[1] - 1
   before = text.prompt_lengths[:, None] - 1 + jnp.arange(width)
@@ -177,12 +220,10 @@ def laws(verifier: llama_model.Params, text: Text, texts: Arrays) -> Arrays:
     verifier,
     hidden,
     tokens.at[:num_rows].set(texts['tokens']),
-    text.sampling,
-    _summarise,
+    sampling,
+    summary_fn,
   )
-  return {
-    name: np.asarray(value)[:num_rows] for name, value in vars(summary).items()
-  }
+  return jax.tree.map(lambda x: np.asarray(x)[:num_rows], summary)
 
 
 def _summarise(log_p, tokens):

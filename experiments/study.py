@@ -121,6 +121,24 @@ class Study:
       eos_ids=jnp.asarray(self._eos_ids, jnp.int32),
     )
 
+  def moments_under(self, settings: sampling_lib.Sampling) -> Arrays:
+    """`mu` and `mu2`, `[R, T, P]`, of other laws at the plain texts' places.
+
+    Args:
+      settings: `[P]`, the same whenever the study's stages are taken up.
+    """
+    moments_fn = measure.moments_fn(settings)
+
+    def compute(number, progress_fn):
+      plain = self._rows_of(self.plain, number)
+      arrays = measure.moments_under(
+        self._verifier, self._text(number), plain, moments_fn
+      )
+      progress_fn(int(plain['num_tokens'].sum()))
+      return arrays
+
+    return self._over_batches('moments', self.text_length, compute)
+
   def run(self, name: str, capacity: int) -> Arrays:
     """The run of a drafter; see `measure.drafter_run`.
 
