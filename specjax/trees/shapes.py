@@ -96,17 +96,12 @@ def best_first(num_nodes: int, rates: Sequence[float]) -> Shape:
     The shape, nodes by falling product.
 
   Raises:
-    ValueError: a size below 1, a rate or their sum is out of range, or the
-      positive rates cannot fill the tree, as with none.
+    ValueError: a size below 1, rates that `ranked` refuses, or none that is
+      positive.
   """
   _check_size(num_nodes)
-  rates = np.asarray(rates, float)
-  if rates.ndim != 1 or not np.all((rates >= 0) & (rates <= 1)):
-    raise ValueError(f'expected acceptance rates in [0, 1], got {rates}')
-  if rates.sum() > 1 + 1e-6:
-    raise ValueError(f'expected rates of sum <= 1, got {rates.sum()}')
-  order = [int(r) for r in np.argsort(-rates, kind='stable') if rates[r] > 0]
-  if not order and num_nodes > 1:
+  order = ranked(rates)
+  if not len(order) and num_nodes > 1:
     raise ValueError('expected a positive acceptance rate, got none')
   # An entry is the next untaken child of a node: (-value, tie, parent, place of
   # its rank in `order`, value of the parent).  Ties go to the earlier entry.
@@ -129,6 +124,27 @@ def best_first(num_nodes: int, rates: Sequence[float]) -> Shape:
     offer(parent, place + 1, parent_value)
     offer(node, 0, -value)
   return _shape(parents, ranks)
+
+
+def ranked(rates: Sequence[float]) -> np.ndarray:
+  """Returns the ranks that are ever accepted, by falling acceptance rate.
+
+  Args:
+    rates: acceptance probability of each rank, in [0, 1], of sum at most 1.
+
+  Returns:
+    `[K]` int32; of equal rates the earlier rank comes first.
+
+  Raises:
+    ValueError: a rate or their sum is out of range.
+  """
+  rates = np.asarray(rates, float)
+  if rates.ndim != 1 or not np.all((rates >= 0) & (rates <= 1)):
+    raise ValueError(f'expected acceptance rates in [0, 1], got {rates}')
+  if rates.sum() > 1 + 1e-6:
+    raise ValueError(f'expected rates of sum <= 1, got {rates.sum()}')
+  order = np.argsort(-rates, kind='stable')
+  return order[rates[order] > 0].astype(np.int32)
 
 
 def expected_tokens(shape: Shape, rates: Sequence[float]) -> float:
