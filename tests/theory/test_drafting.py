@@ -180,24 +180,19 @@ def test_overlaps_of_chains_that_end():
 
 
 def best_transport(p, q, num_drafts):
-  """Returns the best acceptance over all couplings, by linear programming."""
+  """Returns the best acceptance over all couplings, by linear programming.
+
+  Only the accepted part of a coupling counts: what is left of both laws can
+  always be matched somehow.
+  """
   vocab = len(p)
   drafts = list(itertools.product(range(vocab), repeat=num_drafts))
-  size = len(drafts) * vocab
-  gain, equal, right = np.zeros(size), [], []
-  for i, draft in enumerate(drafts):
-    row = np.zeros(size)
-    row[i * vocab : (i + 1) * vocab] = 1.0
-    equal.append(row)
-    right.append(np.prod(q[list(draft)]))
-    for y in set(draft):
-      gain[i * vocab + y] = 1.0
-  for y in range(vocab):
-    row = np.zeros(size)
-    row[y::vocab] = 1.0
-    equal.append(row)
-    right.append(p[y])
-  found = optimize.linprog(-gain, A_eq=np.array(equal), b_eq=right)
+  pairs = [(i, y) for i, draft in enumerate(drafts) for y in set(draft)]
+  used = np.zeros((len(drafts) + vocab, len(pairs)))
+  for column, (i, y) in enumerate(pairs):
+    used[[i, len(drafts) + y], column] = 1.0
+  supply = [np.prod(q[list(draft)]) for draft in drafts]
+  found = optimize.linprog(-np.ones(len(pairs)), used, [*supply, *p])
   assert found.success
   return -found.fun
 
