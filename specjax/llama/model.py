@@ -1,6 +1,6 @@
 """Llama: the module that declares the parameters and the pass over them."""
 
-import functools
+import dataclasses
 from typing import Any
 
 import chex
@@ -204,6 +204,7 @@ def prefill(
   tokens: jax.Array,
   lengths: jax.Array,
   cache: llama_cache.KVCache,
+  layers: tuple[int, ...] | None = None,
 ) -> tuple[jax.Array, llama_cache.KVCache]:
   """Reads tokens from left to right and commits them.
 
@@ -212,6 +213,7 @@ def prefill(
     tokens: `[B, T]` int32, padded on the right; `T` may be 0.
     lengths: `[B]` int32, tokens of each row that count.
     cache: empty, or holding what precedes the tokens.
+    layers: the layers that run, all by default.
 
   Returns:
     hidden: `[B, T, E]`, the input of `head`; of no meaning past `lengths`.
@@ -219,7 +221,7 @@ def prefill(
   """
   if tokens.shape[1] == 0:
     return embed(params, tokens), cache
-  hidden, new_kv, order = _left_to_right(params, tokens, cache)
+  hidden, new_kv, order = _left_to_right(params, tokens, cache, layers)
   return hidden, llama_cache.commit(cache, new_kv, order, lengths)
 
 
@@ -241,17 +243,38 @@ def read(
     hidden: `[B, T, E]`, the input of `head`; of no meaning past `lengths`.
     cache: of the first `lengths` tokens, in the compute type of the weights.
   """
-  dtype = linear.compute_dtype(params.weights['embed'].dtype)
-  empty = functools.partial(
-    llama_cache.init, params.config, tokens.shape[0], dtype=dtype
-  )
   # A cache has one slot at least; it is closed.
-  hidden, new_kv, order = _left_to_right(params, tokens, empty(num_slots=1))
-  cache = empty(num_slots=num_slots)
+  closed = empty_cache(params, tokens.shape[0], 1)
+  hidden, new_kv, order = _left_to_right(params, tokens, closed)
+  cache = empty_cache(params, tokens.shape[0], num_slots)
   return hidden, llama_cache.commit(cache, new_kv, order, lengths)
 
 
-def _left_to_right(params, tokens, cache):
+def empty_cache(
+  params: Params,
+  batch: int,
+  num_slots: int,
+  layers: tuple[int, ...] | None = None,
+) -> llama_cache.KVCache:
+  """A cache for a model, in the compute type of its weights.
+
+  Args:
+    params: of the model.
+    batch: `B`.
+    num_slots: `S`.
+    layers: the layers that will run, all by default.
+
+  Returns:
+    Zeros, every length 0.
+  """
+  config = params.config
+  if layers is not None:
+    config = dataclasses.replace(config, num_layers=len(layers))
+  dtype = linear.compute_dtype(params.weights['embed'].dtype)
+  return llama_cache.init(config, batch, num_slots, dtype)
+
+
+def _left_to_right(params, tokens, cache, layers=None):
   """Runs tokens behind those of the cache, and numbers them `[B, T]`."""
   order = jnp.broadcast_to(jnp.arange(tokens.shape[1]), tokens.shape)
   hidden, _, new_kv = forward(
@@ -261,6 +284,7 @@ def _left_to_right(params, tokens, cache):
     cache,
     mask.committed(cache.length, cache.num_slots),
     mask.causal(tokens.shape[1]),
+    layers=layers,
   )
   return hidden, new_kv, order
 
