@@ -20,12 +20,14 @@ whose table has the limits, arrays.npz with the moments at every place.
 """
 
 import pathlib
+import sys
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import tqdm
 from absl import flags
 
 from experiments import common, profile_report, profile_tables, records
@@ -124,7 +126,6 @@ def main():
     record,
     table,
     temperatures=[setting.name for setting in plan.temperatures],
-    cuts=[setting.name for setting in plan.cuts],
     **facts,
   )
   profile_report.show(records.load_record(folder / 'record.json'), folder)
@@ -146,27 +147,27 @@ def make_plan(
   Raises:
     ValueError: a change that is none, or a parameter out of its range.
   """
-  changes = [f'temperature={value}' for value in temperatures]
-  plan = Plan(*(_changed(base, texts) for texts in (changes, cuts)))
+  try:
+    warm = [{'temperature': float(text)} for text in temperatures]
+    cut = [_read_cut(*text.split('=')) for text in cuts]
+  except (KeyError, TypeError, ValueError) as error:
+    raise ValueError(
+      'expected --temperatures such as 0.6,0.3 and --cuts such as '
+      f'top_p=0.9,top_k=20, got {",".join(temperatures)} and {",".join(cuts)}'
+    ) from error
+  plan = Plan(
+    *(
+      list(dict.fromkeys([base, *(base._replace(**c) for c in changes)]))
+      for changes in (warm, cut)
+    )
+  )
   for setting in plan.grid:
     sampling_lib.make(1, *setting)
   return plan
 
 
-def _changed(base, texts):
-  """Returns the base, and the base under each change, every setting once."""
-  settings = [base]
-  for text in texts:
-    name, _, value = text.partition('=')
-    try:
-      number = {'top_k': int}.get(name, float)(value)
-      settings.append(base._replace(**{name: number}))
-    except ValueError as error:
-      raise ValueError(
-        'expected temperatures such as 0.6 and cuts such as top_p=0.9, '
-        f'top_k=20 or min_p=0.1, got {text}'
-      ) from error
-  return list(dict.fromkeys(settings))
+def _read_cut(name, value):
+  return {name: {'top_k': int, 'top_p': float, 'min_p': float}[name](value)}
 
 
 def measure(
@@ -187,10 +188,11 @@ def measure(
   """
   texts = {}
   for setting in plan.sampled:
+    tqdm.tqdm.write(setting.name, file=sys.stderr)
     study = study_fn(setting)
     texts[setting.name] = study.texts
     if setting == plan.sampled[0]:
-      if not jnp.any(study.texts.laws.entropy):
+      if entropy.moments_of_laws(study.texts.laws, study.run_lengths).mu == 0:
         raise ValueError(
           f'expected a base that has entropy, got {setting.name} with none'
         )

@@ -19,7 +19,7 @@ from experiments import (
   common,
   figure_files,
   logprob_report,
-  profile_report,
+  profile_figure,
   records,
   report,
   waterfall,
@@ -37,7 +37,7 @@ FIGURES: Mapping[str, Callable[[Mapping], matplotlib.figure.Figure]] = {
   'where_tokens_go': waterfall.draw,
   'bound_from_logprobs': logprob_report.draw,
   'brw_vs_bounds': brw_report.draw,
-  'entropy_profile': profile_report.draw,
+  'entropy_profile': profile_figure.draw,
 }
 
 # What every row of their tables has.

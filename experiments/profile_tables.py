@@ -29,41 +29,48 @@ def tabulate(
     texts: setting -> texts `[R, T]` sampled under it; the base is the first,
       and has entropy.
     same: setting -> moments `[R, T]` of its laws at the places of the base's
-      texts.
+      texts; all settings of `texts` are there.
     kinds: `[R]`, the kind of each prompt.
     capacities: `[C]`.
     seed: of halves and resamples.
 
   Returns:
-    The table, curves `run(T=0.6)` and so on, and facts beside it: `gains`, what
-    a setting adds to `run_context` of the base; `vacuous`, settings without
-    entropy, which have neither; the rows of `moments` and `stretches`.
+    The table of limits and the `gains`, see `limit_rows`; the rows of
+    `moments` and `stretches`; the `drifts`, mean entropy of a setting's own
+    texts less that of its laws at the base's places; `vacuous` settings, which
+    have no entropy and hence no limits; `sampled` and `grid`, the settings in
+    order, the base first.
   """
   base = next(iter(texts))
-  limits, vacuous, moments, stretches = {}, [], [], []
+  lengths = texts[base].num_tokens
+  moments, stretches, drifts = [], [], []
   for name, own in texts.items():
-    laws, lengths = own.laws, own.num_tokens
-    if float(entropy.moments_of_laws(laws, lengths).mu) > 0:
-      limits[name] = levels.limits(laws, lengths, capacities, seed)
-    else:
-      vacuous.append(name)
-    own_moments = entropy.Moments(laws.entropy, laws.second_moment)
-    moments += [
-      {'setting': name, 'contexts': 'own', **row}
-      for row in moment_rows(own_moments, lengths, kinds, seed)
-    ]
-    stretches += [
-      {'setting': name, **row}
-      for row in stretch_rows(laws.entropy, lengths, seed)
-    ]
-  for name, of_laws in same.items():
-    moments += [
-      {'setting': name, 'contexts': base, **row}
-      for row in moment_rows(of_laws, texts[base].num_tokens, kinds, seed)
-    ]
-  table, gains = limit_rows(limits, base, len(kinds), capacities, seed)
-  facts = {'moments': moments, 'stretches': stretches}
-  return table, {'gains': gains, 'vacuous': vacuous, **facts}
+    laws, ends = own.laws, own.num_tokens
+    found = entropy.Moments(laws.entropy, laws.second_moment)
+    moments += _label(
+      moment_rows(found, ends, kinds, seed), setting=name, contexts='own'
+    )
+    stretches += _label(stretch_rows(found.mu, ends, seed), setting=name)
+    totals = (
+      entropy.row_totals(found.mu, ends),
+      entropy.row_totals(same[name].mu, lengths),
+    )
+    drift = resample.ratio_difference(totals, (ends, lengths), seed)
+    drifts += _label([_ends(*drift)], setting=name)
+  for name, found in same.items():
+    moments += _label(
+      moment_rows(found, lengths, kinds, seed), setting=name, contexts=base
+    )
+  table, gains, vacuous = limit_rows(texts, capacities, seed)
+  return table, {
+    'sampled': list(texts),
+    'grid': list(same),
+    'vacuous': vacuous,
+    'gains': gains,
+    'drifts': drifts,
+    'moments': moments,
+    'stretches': stretches,
+  }
 
 
 def moment_rows(
@@ -135,38 +142,73 @@ def stretch_rows(
 
 
 def limit_rows(
-  limits: Mapping[str, Mapping[str, levels.Level]],
-  base: str,
-  num_prompts: int,
-  capacities: Sequence[int],
-  seed: int,
-) -> tuple[list[dict], list[dict]]:
-  """Puts limits in rows, and what settings add to the limit of the base.
+  texts: Mapping[str, entropy.Texts], capacities: Sequence[int], seed: int
+) -> tuple[list[dict], list[dict], list[str]]:
+  """Puts limits of runs in rows, and what settings add to that of the base.
 
   Args:
-    limits: setting -> bound -> level.
-    base: one of the settings.
-    num_prompts: `R`.
+    texts: setting -> texts `[R, T]` sampled under it; the base is the first,
+      and has entropy.
     capacities: `[C]`.
-    seed: of the resamples, the same for all.
+    seed: of halves and resamples.
 
   Returns:
-    Rows of curves `bound(setting)`; and rows of curves `setting`, the
-    difference of `run_context` to that of the base, prompt by prompt.
+    Rows of curves such as `run(T=0.6)`; rows of curves such as `T=0.6`, by how
+    much its `run_context` exceeds that of the base, prompts being paired; and
+    the settings without entropy, of which there are no rows.
   """
-  rows_of = lambda name, level: curves.rows_of(
-    name, capacities, resample.bootstrap(level, num_prompts, seed)
+  made = {
+    name: levels.limits(own.laws, own.num_tokens, capacities, seed)
+    for name, own in texts.items()
+    if entropy.moments_of_laws(own.laws, own.num_tokens).mu > 0
+  }
+  num_prompts = len(next(iter(texts.values())).num_tokens)
+  rows_of = lambda curve, level: curves.rows_of(
+    curve, capacities, resample.bootstrap(level, num_prompts, seed)
   )
+  base, *_ = (bounds['run_context'] for bounds in made.values())
   table, gains = [], []
-  for name, bounds in limits.items():
+  for name, bounds in made.items():
     for bound, level in bounds.items():
       table += rows_of(f'{bound}({name})', level)
-    if name != base:
-      ours, theirs = (limits[x]['run_context'] for x in (name, base))
-      gains += rows_of(
-        name, lambda counts, a=ours, b=theirs: a(counts) - b(counts)
-      )
-  return table, gains
+    ours = bounds['run_context']
+    if ours is not base:
+      gains += rows_of(name, lambda n, ours=ours: ours(n) - base(n))
+  return table, gains, [name for name in texts if name not in made]
+
+
+def find(
+  record: Mapping,
+  setting: str,
+  contexts: str,
+  moment: str,
+  kind: str | None = None,
+) -> Mapping | None:
+  """Returns a row of a record's moments.
+
+  Args:
+    record: of `entropy_profile`.
+    setting: whose laws they are.
+    contexts: `own`, or the base's name for the places of its texts.
+    moment: `mu` or `mu2`.
+    kind: of prompts; None for all.
+
+  Returns:
+    The row; None where the setting has no texts of its own.
+  """
+  wanted = {
+    'setting': setting,
+    'contexts': contexts,
+    'moment': moment,
+    'kind': kind,
+  }
+  return next(
+    (r for r in record['moments'] if wanted.items() <= r.items()), None
+  )
+
+
+def _label(rows, **labels):
+  return [{**labels, **row} for row in rows]
 
 
 def _ends(value, low, high):

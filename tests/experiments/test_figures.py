@@ -12,6 +12,7 @@ from experiments import (
   bound_from_logprobs,
   brw_vs_bounds,
   curves,
+  entropy_profile,
   figures,
   records,
   speed_of_light,
@@ -65,6 +66,7 @@ def test_figures_go_by_the_names_of_their_experiments():
     where_tokens_go.NAME,
     bound_from_logprobs.NAME,
     brw_vs_bounds.NAME,
+    entropy_profile.NAME,
   }
 
 
@@ -96,7 +98,11 @@ def test_what_is_there_is_drawn_and_what_is_missing_is_said(results):
   said = done.stdout.splitlines()
   assert len(said) == len(figures.FIGURES)
   missing = [line.split(':')[0] for line in said if 'no finished run' in line]
-  assert missing == [where_tokens_go.NAME, brw_vs_bounds.NAME]
+  assert missing == [
+    where_tokens_go.NAME,
+    brw_vs_bounds.NAME,
+    entropy_profile.NAME,
+  ]
   # Again, elsewhere: the same bytes.
   again = command(results, f'--out={results / "new" / "place"}')
   assert again.returncode == 0, again.stderr
