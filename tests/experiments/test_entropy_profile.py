@@ -182,7 +182,7 @@ def made():
   texts = {
     'T=1': make_texts(1.0, 0),
     'T=0.5': make_texts(0.5, 1),
-    'T=0': make_texts(1e-3, 2),
+    'T=0': make_texts(1e-9, 2),
   }
   same = {
     name: entropy.Moments(own.laws.entropy, own.laws.second_moment)
