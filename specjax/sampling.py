@@ -1,18 +1,22 @@
 """Logits, sampling parameters and noise become the sampled law and its token.
 
 Baseline decoding, tree verification and the entropy estimators call the same
-two functions, so that they speak of one law: `log_law` turns logits into the
-law that is sampled, `choose` draws a token from it.  The noise of a draw is a
-function of (request seed, absolute position, use) and of nothing else.  Whoever
-needs the token at a position therefore finds the same one, whatever the tree,
-the capacity or the neighbours in the batch.
+two functions, so that they speak of one law: `laws` turns logits into the law
+that is sampled (`log_law` gives that one alone), `choose` draws a token from
+it.  The noise of a draw is a function of (request seed, absolute position, use)
+and of nothing else.  Whoever needs the token at a position therefore finds the
+same one, whatever the tree, the capacity or the neighbours in the batch.
 """
+
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from flax import struct
 from jax import lax
+
+from specjax import edits as edits_lib
+from specjax import filters
 
 # The uses of noise at one position: the verifier's own token, the coins that
 # decide which drafts are accepted, the token after drafts were rejected, and
@@ -21,9 +25,6 @@ USE_TOKEN = 0
 USE_COIN = 1
 USE_RESIDUAL = 2
 _FIRST_DRAFT = 3
-
-_LOWEST_KEY = np.iinfo(np.int32).min
-_HIGHEST_KEY = np.iinfo(np.int32).max
 
 
 @struct.dataclass
@@ -37,12 +38,28 @@ class Sampling:
       reaches top_p (of what top_k left), 1 keeps all.
     min_p: `[B]` float32; keep tokens of at least min_p times the largest
       probability, 0 keeps all.
+    edits: penalties, bias and minimum length, `[B]`; None for no row.
   """
 
   temperature: jax.Array
   top_k: jax.Array
   top_p: jax.Array
   min_p: jax.Array
+  edits: edits_lib.Edits | None = None
+
+
+class Laws(NamedTuple):
+  """What laws belong to logits, log-probabilities in nats.
+
+  Attributes:
+    sampled: `[B, ..., V]` float32, `-inf` where a token cannot be sampled. At
+      temperature 0 the law is degenerate: 0 at the first largest logit.
+    reported: the same law, except at temperature 0, where it would say nothing:
+      there it is that of temperature 1 without filters.
+  """
+
+  sampled: jax.Array
+  reported: jax.Array
 
 
 def make(
@@ -81,21 +98,32 @@ def make(
   )
 
 
-def log_law(logits: jax.Array, sampling: Sampling) -> jax.Array:
-  """Returns the log-probabilities of the law that is sampled, in nats.
+def laws(
+  logits: jax.Array,
+  sampling: Sampling,
+  history: edits_lib.History | None = None,
+) -> Laws:
+  """Returns the law that is sampled, and the one that is reported.
 
-  Temperature first, then top-k, top-p and min-p, then normalisation.  Tokens
-  that tie with the last one kept are kept too.  No sort: a cut is a threshold,
-  found by bisection, and no work is done when no row asks for one.
+  Edits of the logits first, then temperature, top-k, top-p and min-p, then
+  normalisation.  No work is done for what no row asks for.
 
   Args:
     logits: `[B, ..., V]` unnormalised log-probabilities.
     sampling: parameters, `[B]`.
+    history: what stands before each place; wanted where `sampling` has edits.
 
-  Returns:
-    `[B, ..., V]` float32, `-inf` where a token cannot be sampled.  At
-    temperature 0 the law is degenerate: 0 at the first largest logit.
+  Raises:
+    ValueError: edits without a history.
   """
+  if sampling.edits is not None:
+    if history is None:
+      raise ValueError(
+        'expected the history of every law, on which edits of logits depend, '
+        'got None'
+      )
+    logits = edits_lib.apply(logits, sampling.edits, history)
+    sampling = sampling.replace(edits=None)
   logits = logits.astype(jnp.float32)
   lead = logits.shape[:-1]
   over_rows = lambda x: jnp.broadcast_to(
@@ -104,18 +132,42 @@ def log_law(logits: jax.Array, sampling: Sampling) -> jax.Array:
   sampling = jax.tree.map(over_rows, sampling)
   greedy = sampling.temperature == 0
   scaled = logits / jnp.where(greedy, 1.0, sampling.temperature)
+  cuts = (sampling.top_k, sampling.top_p, sampling.min_p)
   scaled = lax.cond(
-    jnp.any(_is_filtered(sampling)),
-    lambda x: _filter(x, sampling),
+    jnp.any(filters.is_cut(*cuts) & ~greedy),
+    lambda x: filters.cut(x, *cuts),
     lambda x: x,
     scaled,
   )
-  return lax.cond(
+  sampled = lax.cond(
     jnp.any(greedy),
     lambda x: jnp.where(greedy, _one_hot_log(logits), jax.nn.log_softmax(x)),
     jax.nn.log_softmax,
     scaled,
   )
+  reported = jnp.where(greedy, jax.nn.log_softmax(logits), sampled)
+  return Laws(sampled, reported)
+
+
+def log_law(
+  logits: jax.Array,
+  sampling: Sampling,
+  history: edits_lib.History | None = None,
+) -> jax.Array:
+  """Returns the log-probabilities of the law that is sampled, in nats.
+
+  Args:
+    logits: `[B, ..., V]` unnormalised log-probabilities.
+    sampling: parameters, `[B]`.
+    history: what stands before each place; wanted where `sampling` has edits.
+
+  Returns:
+    `[B, ..., V]` float32, as `Laws.sampled`.
+
+  Raises:
+    ValueError: edits without a history.
+  """
+  return laws(logits, sampling, history).sampled
 
 
 def choose(
@@ -158,6 +210,7 @@ def draw(
   sampling: Sampling,
   seeds: jax.Array,
   positions: jax.Array,
+  history: edits_lib.History | None = None,
 ) -> tuple[jax.Array, jax.Array]:
   """Draws the token at a position, and says how probable it was.
 
@@ -166,26 +219,32 @@ def draw(
     sampling: parameters, `[B]`.
     seeds: `[B]` uint32 request seeds.
     positions: `[B]` absolute positions of the tokens to draw.
+    history: what stands before the tokens; wanted where `sampling` has edits.
 
   Returns:
     `[B]` int32 tokens, and their log-probabilities `[B]` in nats under the law
-    they were drawn from.  That law says nothing at temperature 0, where the
-    log-probabilities are those of temperature 1 without filters.
+    that is reported.
+
+  Raises:
+    ValueError: edits without a history.
   """
-  log_p = log_law(logits, sampling)
-  tokens = choose(log_p, seeds, positions)
-  said = jnp.where(
-    sampling.temperature[:, None] == 0, jax.nn.log_softmax(logits), log_p
-  )
-  return tokens, jnp.take_along_axis(said, tokens[:, None], axis=1)[:, 0]
+  both = laws(logits, sampling, history)
+  tokens = choose(both.sampled, seeds, positions)
+  return tokens, at(both.reported, tokens)
+
+
+def at(log_law: jax.Array, tokens: jax.Array) -> jax.Array:
+  """Returns `[B]`: what each law `[B, V]` says of its token, `tokens [B]`."""
+  return jnp.take_along_axis(log_law, tokens[:, None], axis=1)[:, 0]
 
 
 def draft_use(node: int) -> int:
-  """Returns the use of the noise that the children of a node are drawn with.
+  """Returns the use of the noise that belongs to one node of a draft tree.
 
-  Nodes of a tree that stand at one depth draw at one position, each with noise
-  of its own.  Where the depth of a node number is the same in every tree, as it
-  is in a static shape, no two trees of a text draw with the same noise.
+  What is drawn without replacement takes the noise of the node it follows, what
+  is drawn with replacement each its own.  Where the depth of a node number is
+  the same in every tree, as it is in a static shape, no two trees of a text
+  draw with the same noise.
 
   Args:
     node: index of the node in its tree.
@@ -238,57 +297,6 @@ def gumbel(
 def _key(seed, position, use):
   key = jax.random.fold_in(jax.random.key(seed), position)
   return jax.random.fold_in(key, use)
-
-
-def _is_filtered(sampling: Sampling) -> jax.Array:
-  cut = (sampling.top_k > 0) | (sampling.top_p < 1) | (sampling.min_p > 0)
-  return cut & (sampling.temperature > 0)
-
-
-def _filter(logits: jax.Array, sampling: Sampling) -> jax.Array:
-  """Sets the tokens that top-k, top-p or min-p cut to `-inf`."""
-  keys = _sortable(logits)
-
-  def enough_tokens(threshold):
-    count = jnp.sum(keys >= threshold, axis=-1, keepdims=True)
-    return (sampling.top_k > 0) & (count >= sampling.top_k)
-
-  logits = jnp.where(
-    keys >= _largest_threshold(enough_tokens, keys), logits, -jnp.inf
-  )
-  p = jax.nn.softmax(logits)
-
-  def enough_mass(threshold):
-    mass = jnp.sum(jnp.where(keys >= threshold, p, 0.0), axis=-1, keepdims=True)
-    return (sampling.top_p < 1) & (mass >= sampling.top_p)
-
-  kept = keys >= _largest_threshold(enough_mass, keys)
-  kept &= p >= sampling.min_p * jnp.max(p, axis=-1, keepdims=True)
-  return jnp.where(kept, logits, -jnp.inf)
-
-
-def _largest_threshold(satisfied_fn, keys: jax.Array) -> jax.Array:
-  """Largest int32 `t` with `satisfied_fn(t)`, which holds up to some point.
-
-  If it holds nowhere the result is the lowest key, which cuts nothing.
-  """
-
-  def halve(_, bounds):
-    low, high = bounds
-    # The mean rounded up, without overflow of low + high.
-    middle = (low | high) - ((low ^ high) >> 1)
-    good = satisfied_fn(middle)
-    return jnp.where(good, middle, low), jnp.where(good, high, middle - 1)
-
-  ends = lambda end: jnp.full((*keys.shape[:-1], 1), end, jnp.int32)
-  low, _ = lax.fori_loop(0, 32, halve, (ends(_LOWEST_KEY), ends(_HIGHEST_KEY)))
-  return low
-
-
-def _sortable(x: jax.Array) -> jax.Array:
-  """Maps float32 to int32 so that the order is kept (-0 lies below +0)."""
-  bits = lax.bitcast_convert_type(x, jnp.int32)
-  return bits ^ ((bits >> 31) & _HIGHEST_KEY)
 
 
 def _one_hot_log(logits: jax.Array) -> jax.Array:

@@ -11,7 +11,9 @@ ROOT = pathlib.Path(__file__).parents[1]
 # a file or a folder; a name with a dot is one file of a folder.
 ALLOWED = {
   '__init__': (),
-  'sampling': (),
+  'edits': (),
+  'filters': (),
+  'sampling': ('edits', 'filters'),
   'parallel': (),
   'vocabulary': (),
   'tokenizer': ('vocabulary',),
@@ -25,6 +27,7 @@ ALLOWED = {
     'draft',
     'trees',
     'sampling',
+    'edits',
     'llama',
     'tokenizer',
     'theory.planner',

@@ -53,6 +53,7 @@ def _step(params, state, eos_ids):
     params.sampling,
     state.seeds,
     state.lengths,
+    loop.history(params, state),
   )
   is_running = (~state.is_done).astype(jnp.int32)
   after, emitted = loop.emit(

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from specjax import sampling as sampling_lib
-from specjax.decode import baseline, loop, prefill
+from specjax.decode import baseline, loop, prefill, rules
 from specjax.draft import base
 from specjax.llama import model as llama_model
 
@@ -47,6 +47,7 @@ def generate(
   drafter: base.Drafter | None = None,
   drafter_params: chex.ArrayTree = (),
   num_nodes: int = 1,
+  rule: str = 'match',
   sampling: sampling_lib.Sampling | None = None,
   seeds: Sequence[int] | None = None,
   max_length: int = 2048,
@@ -62,9 +63,11 @@ def generate(
     drafter: proposes the trees; None decodes plainly.
     drafter_params: what the drafter needs of its own.
     num_nodes: capacity `N`, nodes of a tree, the root included.
+    rule: name of the verification rule, of `rules.named`; all but 'match' ask
+      for drafts with their laws.
     sampling: a row for each prompt; temperature 1 by default.
     seeds: one for each prompt; its index by default. A prompt's text depends
-      on its own seed alone.
+      on its own seed alone, and under 'match' not on the drafter either.
     max_length: most tokens of prompt and output.
     batch_size: most rows decoded together; batches are made equally large.
 
@@ -72,7 +75,8 @@ def generate(
     A generation for each prompt, in their order.
 
   Raises:
-    ValueError: what `prefill.read_prompts` refuses, or a capacity below 1.
+    ValueError: what `prefill.read_prompts` refuses, a capacity below 1, an
+      unknown rule, or one that asks for more than the drafter gives.
   """
   batches = prefill.read_prompts(
     verifier,
@@ -92,6 +96,7 @@ def generate(
       drafter=drafter,
       drafter_params=drafter_params,
       num_nodes=num_nodes,
+      rule=rule,
     )
   return results
 
@@ -104,6 +109,7 @@ def decode(
   drafter: base.Drafter | None = None,
   drafter_params: chex.ArrayTree = (),
   num_nodes: int = 1,
+  rule: str = 'match',
   chunk: int = 2**30,
   progress_fn: Callable[[int], None] | None = None,
 ) -> list[Generation]:
@@ -116,6 +122,7 @@ def decode(
     drafter: proposes the trees; None decodes plainly.
     drafter_params: what the drafter needs of its own.
     num_nodes: capacity `N`.
+    rule: name of the verification rule.
     chunk: iterations between two calls of `progress_fn`; the texts do not
       depend on it.
     progress_fn: told how many tokens all rows have emitted since the last call.
@@ -124,12 +131,14 @@ def decode(
     A generation for each prompt.
 
   Raises:
-    ValueError: a capacity or a chunk below 1.
+    ValueError: a capacity or a chunk below 1, an unknown rule, or one that asks
+      for more than the drafter gives.
   """
   if num_nodes < 1:
     raise ValueError(f'expected a capacity of at least 1 node, got {num_nodes}')
   if chunk < 1:
     raise ValueError(f'expected a chunk of at least 1, got {chunk}')
+  rules.named(rule)
   params = base.Params(verifier, drafter_params, batch.sampling)
   if drafter is None:
     drafter_state = ()
@@ -137,7 +146,11 @@ def decode(
   else:
     drafter_state = drafter.init(params, batch.prefix)
     run = functools.partial(
-      loop.run, drafter=drafter, num_nodes=num_nodes, eos_ids=eos_ids
+      loop.run,
+      drafter=drafter,
+      num_nodes=num_nodes,
+      eos_ids=eos_ids,
+      rule=rule,
     )
   lengths = np.asarray(batch.prefix.lengths)
   most_new = max(int((np.asarray(batch.limits) - lengths).max()), 1)

@@ -14,7 +14,8 @@ import jax.numpy as jnp
 from flax import struct
 from jax import lax
 
-from specjax.decode import verify
+from specjax import edits
+from specjax.decode import rules, verify
 from specjax.draft import base
 from specjax.llama import cache as llama_cache
 
@@ -44,6 +45,7 @@ class DecodeState:
   Attributes:
     tokens: `[B, S]` int32 prompt and output, 0 past the end.
     log_p: `[B, S]` float32 log-probabilities of the output's tokens in nats.
+    prompt_lengths: `[B]` int32 tokens of the prompt.
     lengths: `[B]` int32 tokens so far.
     limits: `[B]` int32 most tokens allowed.
     seeds: `[B]` uint32 request seeds.
@@ -56,6 +58,7 @@ class DecodeState:
 
   tokens: jax.Array
   log_p: jax.Array
+  prompt_lengths: jax.Array
   lengths: jax.Array
   limits: jax.Array
   seeds: jax.Array
@@ -89,6 +92,7 @@ def start(
   return DecodeState(
     tokens=prefix.tokens,
     log_p=jnp.zeros((batch, size)),
+    prompt_lengths=prefix.lengths,
     lengths=prefix.lengths,
     limits=limits,
     seeds=prefix.seeds,
@@ -102,7 +106,7 @@ def start(
 
 @functools.partial(
   jax.jit,
-  static_argnames=('drafter', 'num_nodes', 'eos_ids'),
+  static_argnames=('drafter', 'num_nodes', 'eos_ids', 'rule'),
   donate_argnames='state',
 )
 def run(
@@ -113,6 +117,7 @@ def run(
   drafter: base.Drafter,
   num_nodes: int,
   eos_ids: tuple[int, ...],
+  rule: str = 'match',
 ) -> DecodeState:
   """Decodes by speculation until all rows are done or `max_steps` are taken.
 
@@ -124,18 +129,20 @@ def run(
     drafter: the drafter.
     num_nodes: capacity `N`, the nodes of a tree.
     eos_ids: tokens that end a text.
+    rule: name of the verification rule, of `rules.named`.
 
   Returns:
     The rows after the last iteration.
 
   Raises:
-    ValueError: what the drafter refuses, such as a tree that is too large.
+    ValueError: what the drafter refuses, such as a tree that is too large; what
+      the rule refuses, such as drafts without laws.
   """
-  return repeat(
-    lambda state: _iterate(params, state, drafter, num_nodes, eos_ids),
-    state,
-    max_steps,
+  rule_fn = rules.named(rule)
+  step = lambda state: _iterate(
+    params, state, drafter, num_nodes, eos_ids, rule_fn
   )
+  return repeat(step, state, max_steps)
 
 
 def repeat(
@@ -207,13 +214,36 @@ def emit(
   return state, num_tokens
 
 
-def _iterate(params, state, drafter, num_nodes, eos_ids):
+def history(params: base.Params, state: DecodeState) -> edits.History | None:
+  """Returns what the texts so far are to edits of logits, None without edits.
+
+  Args:
+    params: verifier and sampling parameters.
+    state: the rows.
+  """
+  if params.sampling.edits is None:
+    return None
+  return edits.history(
+    state.tokens,
+    state.prompt_lengths,
+    state.lengths,
+    params.verifier.config.vocab_size,
+  )
+
+
+def _iterate(params, state, drafter, num_nodes, eos_ids, rule_fn):
   """One iteration: propose a tree, verify it, commit what was accepted."""
   proposal, drafter_state = drafter.propose(
     params, state.drafter, state.tokens, state.lengths, num_nodes
   )
   verdict, new_kv = verify.verify(
-    params, proposal.tree, state.cache, state.seeds, ~state.is_done
+    params,
+    proposal,
+    state.cache,
+    state.seeds,
+    ~state.is_done,
+    rule_fn,
+    history(params, state),
   )
   after, emitted = emit(
     state, verdict.tokens, verdict.log_p, verdict.num_accepted, eos_ids

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from specjax import edits
 from specjax import sampling as sampling_lib
 from specjax.llama import cache as llama_cache
 from specjax.llama import model as llama_model
@@ -42,6 +43,7 @@ def laws(
   sampling: sampling_lib.Sampling,
   summary_fn: Callable[[jax.Array, jax.Array], chex.ArrayTree],
   chunk: int = 8,
+  history: edits.History | None = None,
 ) -> chex.ArrayTree:
   """Summarises the sampled law at every position of a batch of texts.
 
@@ -51,14 +53,19 @@ def laws(
   Args:
     verifier: the model.
     hidden: `[B, T, E]` after the token before each position.
-    tokens: `[B, T]` the token that stands at each position.
+    tokens: `[B, T]` the token that stands at each position; positions follow
+      one another.
     sampling: parameters of the law, `[B]`.
     summary_fn: `(log_p [B, chunk, V], tokens [B, chunk]) -> pytree
       [B, chunk, ...]`.
     chunk: positions at a time.
+    history: of the first position; wanted where `sampling` has edits.
 
   Returns:
     What `summary_fn` returned, `[B, T, ...]`.
+
+  Raises:
+    ValueError: edits without a history.
   """
   batch, num_positions = tokens.shape
   num_chunks = -(-num_positions // chunk)
@@ -73,8 +80,16 @@ def laws(
     return x.reshape(batch, num_chunks * chunk, *x.shape[3:])[:, :num_positions]
 
   def one(args):
-    rows, ids = args
+    rows, ids, places = args
     logits = llama_model.head(verifier, rows)
-    return summary_fn(sampling_lib.log_law(logits, sampling), ids)
+    before = None
+    if history is not None:
+      is_before = jnp.arange(num_positions) < places[:, None]
+      before = edits.extend(
+        history, tokens, jnp.broadcast_to(is_before, (batch, *is_before.shape))
+      )
+    return summary_fn(sampling_lib.log_law(logits, sampling, before), ids)
 
-  return jax.tree.map(join, lax.map(one, (split(hidden), split(tokens))))
+  places = jnp.arange(num_chunks * chunk).reshape(num_chunks, chunk)
+  found = lax.map(one, (split(hidden), split(tokens), places))
+  return jax.tree.map(join, found)

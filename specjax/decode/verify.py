@@ -1,15 +1,12 @@
-"""Verification of draft trees: one pass of the verifier, one walk.
-
-Sample and match: after each node of the way the verifier's own token is drawn,
-under the noise of its position.  A child that carries that token is accepted
-and the walk goes on there; if there is none, the token is the bonus token.
-Whatever the tree, the tokens are those that plain decoding would draw.
-"""
+"""Verification of draft trees: one pass of the verifier, one walk."""
 
 import jax
 import jax.numpy as jnp
 
+from specjax import edits as edits_lib
 from specjax import sampling as sampling_lib
+from specjax.decode import rules
+from specjax.decode import trial as trial_lib
 from specjax.draft import base
 from specjax.llama import cache as llama_cache
 from specjax.llama import mask
@@ -19,34 +16,43 @@ from specjax.trees import tree as tree_lib
 
 def verify(
   params: base.Params,
-  trees: tree_lib.Tree,
+  proposal: base.Proposal,
   cache: llama_cache.KVCache,
   seeds: jax.Array,
   active: jax.Array,
+  rule: rules.Rule = rules.match,
+  history: edits_lib.History | None = None,
 ) -> tuple[base.Verdict, llama_cache.NewKV]:
-  """Runs a batch of trees through the verifier and follows its tokens.
+  """Runs a batch of trees through the verifier and follows a rule.
 
   Args:
     params: verifier and sampling parameters.
-    trees: trees with a leading axis `[B]`; their roots stand at position
-      `cache.length`.
+    proposal: trees whose roots stand at position `cache.length`.
     cache: the verifier's, of everything before the roots.
     seeds: `[B]` uint32 request seeds.
     active: `[B]` bool; other rows emit nothing.
+    rule: which drafts are accepted, and the token after them.
+    history: what the texts are up to the roots and with them; wanted where the
+      sampling parameters have edits.
 
   Returns:
     The verdict, and keys and values of all nodes.
+
+  Raises:
+    ValueError: what the rule refuses, or edits without a history.
   """
+  trees = proposal.tree
   hidden, new_kv = tree_pass(params.verifier, trees, cache)
 
-  def sample_fn(nodes, depth):
+  def laws_fn(nodes):
     rows = jnp.take_along_axis(hidden, nodes[:, None, None], axis=1)[:, 0]
     logits = llama_model.head(params.verifier, rows)
-    return sampling_lib.draw(
-      logits, params.sampling, seeds, cache.length + 1 + depth
-    )
+    branch = None if history is None else _branch(history, trees, nodes)
+    return sampling_lib.laws(logits, params.sampling, branch)
 
-  path = tree_lib.walk(trees, sample_fn, active)
+  path = rule(
+    trial_lib.Trial(proposal, laws_fn, seeds, cache.length + 1, active)
+  )
   verdict = base.Verdict(path.nodes, path.tokens, path.extra, path.length)
   return verdict, new_kv
 
@@ -79,3 +85,12 @@ def tree_pass(
     jax.vmap(tree_lib.ancestors)(trees.parents),
   )
   return hidden, new_kv
+
+
+def _branch(history, trees, nodes):
+  """The histories after one node of each row: the nodes of its branch too."""
+  above = jax.vmap(tree_lib.ancestors)(trees.parents)
+  is_new = jnp.take_along_axis(above, nodes[:, None, None], axis=1)[:, 0]
+  # The root is the last token of the text and has been counted.
+  is_new = is_new.at[:, tree_lib.ROOT].set(False)
+  return edits_lib.extend(history, trees.tokens, is_new)

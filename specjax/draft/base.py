@@ -20,7 +20,8 @@ class Params:
   Attributes:
     verifier: the model that decides.
     drafter: what the drafter needs of its own: weights, tables, or `()`.
-    sampling: sampling parameters, `[B]`.
+    sampling: sampling parameters, `[B]`. A drafter that draws from laws of its
+      own leaves edits to the verifier: `sampling.replace(edits=None)`.
   """
 
   verifier: llama_model.Params

@@ -8,7 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import reference_decode
+import reference_edits
 
+from specjax import edits
 from specjax import sampling as sampling_lib
 from specjax.decode import prefill, verify
 from specjax.draft import base
@@ -92,14 +94,21 @@ def test_a_node_feels_its_ancestors_and_no_other_node(tiny):
 # verdict says.
 
 VOCAB, LENGTH = 3, 3
-PROMPT = [0, 2, 1]
+PROMPT, OUTPUT = [0, 2], [1]
+TEXT = [*PROMPT, *OUTPUT]
 SPELLINGS = list(itertools.product(range(VOCAB), repeat=LENGTH))
 SETTINGS = [
-  (1.0, 0, 1.0, 0.0),
-  (0.6, 0, 1.0, 0.0),
-  (1.0, 2, 1.0, 0.0),
-  (1.0, 0, 0.6, 0.0),
-  (1.3, 0, 1.0, 0.5),
+  reference_edits.Setting(*numbers)
+  for numbers in (
+    (1.0, 0, 1.0, 0.0),
+    (0.6, 0, 1.0, 0.0),
+    (1.0, 2, 1.0, 0.0),
+    (1.0, 0, 0.6, 0.0),
+    (1.3, 0, 1.0, 0.5),
+    (1.0, 0, 1.0, 0.0, 1.5),
+    (1.0, 2, 1.0, 0.0, 1.0, 0.7, 0.4),
+    (0.8, 0, 1.0, 0.0, 1.2, -0.3, 0.2, ((0, 0.8),), 2, (2,)),
+  )
 ]
 SHAPES = {
   'chain': shapes.chain,
@@ -112,7 +121,7 @@ SHAPES = {
 def spelled(log_p, seeds, positions, use=sampling_lib.USE_TOKEN):
   """Stands in for `sampling.choose`."""
   del log_p, use
-  place = (positions - len(PROMPT)).astype(jnp.uint32)
+  place = (positions - len(TEXT)).astype(jnp.uint32)
   return ((seeds // 3**place) % 3).astype(jnp.int32)
 
 
@@ -127,23 +136,35 @@ def filled(shape_fn, sizes, rng):
     ranked = np.stack([rng.permutation(VOCAB) for _ in range(N)])
     parents.append(shape.parents)
     tokens.append(
-      [PROMPT[-1], *ranked[shape.parents[1:], shape.ranks[1:]].tolist()]
+      [TEXT[-1], *ranked[shape.parents[1:], shape.ranks[1:]].tolist()]
     )
   return tree_of(parents, tokens, sizes)
 
 
 @jax.jit
 def verify_spelled(params, trees, cache, seeds):
+  rows = seeds.shape[0]
+  full = lambda value: jnp.full(rows, value)
+  history = edits.history(
+    jnp.tile(jnp.asarray(TEXT), (rows, 1)),
+    full(len(PROMPT)),
+    full(len(TEXT)),
+    VOCAB,
+  )
   with mock.patch.object(sampling_lib, 'choose', spelled):
-    active = jnp.ones(seeds.shape, bool)
-    return verify.verify(params, trees, cache, seeds, active)[0]
+    return verify.verify(
+      params, base.Proposal(trees), cache, seeds, full(True), history=history
+    )[0]
 
 
-def slow_conditionals(params, settings):
+def slow_conditionals(params, setting):
   """The law `[V]` after every continuation of fewer than three tokens."""
   return {
-    words: reference_decode.slow_law(
-      reference_decode.logits_after(params, [*PROMPT, *words])[-1], *settings
+    words: reference_edits.slow_law(
+      reference_decode.logits_after(params, [*TEXT, *words])[-1],
+      setting,
+      PROMPT,
+      [*OUTPUT, *words],
     )
     for size in range(LENGTH)
     for words in itertools.product(range(VOCAB), repeat=size)
@@ -155,7 +176,7 @@ def chance(conditionals, spelling, places):
   return np.prod([conditionals[spelling[:d]][spelling[d]] for d in places])
 
 
-def output_law(params, trees, settings):
+def output_law(params, trees, setting):
   """Laws `[trees, spellings]` of the first three tokens: found and wanted.
 
   What a tree emits has the probability that its verdict says; after it the
@@ -164,7 +185,7 @@ def output_law(params, trees, settings):
   num_trees, num_spellings = len(trees.num_nodes), len(SPELLINGS)
   rows = num_trees * num_spellings
   each = lambda x: jnp.repeat(x, num_spellings, axis=0)
-  cache = read(params, [PROMPT])
+  cache = read(params, [TEXT])
   cache = cache.replace(
     keys=jnp.repeat(cache.keys[..., :8], rows, axis=1),
     values=jnp.repeat(cache.values[..., :8, :], rows, axis=1),
@@ -173,13 +194,13 @@ def output_law(params, trees, settings):
   spell = [sum(w[d] * VOCAB**d for d in range(LENGTH)) for w in SPELLINGS]
   verdict = jax.device_get(
     verify_spelled(
-      base.Params(params, (), sampling_lib.make(rows, *settings)),
+      base.Params(params, (), reference_edits.sampling_of([setting] * rows)),
       jax.tree.map(each, trees),
       cache,
       jnp.asarray(spell * num_trees, jnp.uint32),
     )
   )
-  conditionals = slow_conditionals(params, settings)
+  conditionals = slow_conditionals(params, setting)
   laws = np.zeros((2, num_trees, num_spellings))
   for tree in range(num_trees):
     words = reference_decode.words_of(trees, tree)
@@ -199,21 +220,21 @@ def output_law(params, trees, settings):
 
 
 # Kinds: verification that is greedy at any temperature, tokens of probability
-# zero that are accepted.
-@pytest.mark.parametrize('settings', SETTINGS, ids=str)
+# zero that are accepted, penalties that see the last accepted token alone.
+@pytest.mark.parametrize('setting', SETTINGS, ids=str)
 @pytest.mark.parametrize('name', SHAPES)
-def test_output_law_is_the_sampled_law(tiny3, name, settings):
+def test_output_law_is_the_sampled_law(tiny3, name, setting):
   trees = filled(SHAPES[name], range(1, N + 1), np.random.default_rng(0))
-  found, wanted = output_law(tiny3, trees, settings)
+  found, wanted = output_law(tiny3, trees, setting)
   np.testing.assert_allclose(found, wanted, atol=1e-6)
   np.testing.assert_allclose(found.sum(axis=1), 1, atol=1e-6)
 
 
 def test_the_enumeration_sees_a_law_that_is_off_by_five_per_cent(tiny3):
-  true_law = sampling_lib.log_law
-  wrong_law = lambda logits, sampling: true_law(1.05 * logits, sampling)
+  true_laws = sampling_lib.laws
+  wrong_laws = lambda logits, *rest: true_laws(1.05 * logits, *rest)
   # A batch of its own size, so that no other test meets this trace.
   trees = filled(shapes.chain, [1, 3], np.random.default_rng(0))
-  with mock.patch.object(sampling_lib, 'log_law', wrong_law):
+  with mock.patch.object(sampling_lib, 'laws', wrong_laws):
     found, wanted = output_law(tiny3, trees, SETTINGS[0])
   assert np.abs(found - wanted).max() > 1e-3
