@@ -128,7 +128,7 @@ def _draw_gains(axes, record):
 def _draw_rows(axes, places, rows, style, is_upright=True):
   """Draws values with their intervals, at places of the other axis."""
   values = [row['D' if 'D' in row else 'value'] for row in rows]
-  # A single prompt has no interval.
+  # Few prompts have no interval.
   spread = [
     [
       0.0 if row[end] is None else abs(row[end] - value)

@@ -15,6 +15,9 @@ from specjax.theory import entropy, resample
 # Stretches of an output, of about equal length, whose mean entropies are told.
 _NUM_STRETCHES = 8
 
+# Resamples of fewer prompts say too little of their spread.
+_FEWEST_PROMPTS = 4
+
 
 def tabulate(
   texts: Mapping[str, entropy.Texts],
@@ -89,14 +92,14 @@ def moment_rows(
 
   Returns:
     Rows of `kind` (None for all), `moment` (mu or mu2), `value`, `low` and
-    `high`; no interval where there is one prompt of the kind.
+    `high`; no interval where there are fewer than 4 prompts of the kind.
   """
   totals = entropy.row_totals(np.stack(moments), num_tokens)  # [2, R]
   rows = []
   for kind in [None, *dict.fromkeys(kinds)]:
     here = np.array([kind in (None, other) for other in kinds])
     interval = resample.ratio(totals[:, here], num_tokens[here], seed)
-    if here.sum() == 1:
+    if here.sum() < _FEWEST_PROMPTS:
       interval = interval._replace(
         low=np.full(2, np.inf), high=np.full(2, np.inf)
       )

@@ -173,7 +173,7 @@ def make_texts(temperature, seed):
   )
 
 
-KINDS = ['chat', 'code', 'code', 'chat', 'code', 'poem']
+KINDS = ['chat', 'code', 'code', 'poem', 'code', 'code']
 
 
 @pytest.fixture(scope='module')
@@ -225,7 +225,7 @@ def test_moments_pool_the_tokens_of_a_kind(made, record):
         row = profile_tables.find(record, name, contexts, moment, kind)
         expected = pooled(values, lengths, members)
         np.testing.assert_allclose(row['value'], expected, atol=1e-5)
-        if len(members) == 1:
+        if len(members) < 4:
           assert row['low'] is None and row['high'] is None
         else:
           assert row['low'] <= row['value'] <= row['high']
