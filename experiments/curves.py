@@ -131,6 +131,11 @@ def rows_of(
   ]
 
 
+def stack(intervals: Sequence[resample.Interval]) -> resample.Interval:
+  """Returns one interval `[C]` of those of `C` capacities."""
+  return resample.Interval(*map(np.stack, zip(*intervals, strict=True)))
+
+
 def _at_starts(texts, starts, capacities, seed):
   """Drafter, oracle and dual bounds at the starts that a capacity visited.
 
@@ -166,14 +171,10 @@ def _at_starts(texts, starts, capacities, seed):
       checks += rows_of(
         f'{name} - oracle_at',
         [capacity],
-        _stack([mean(bound.values - values)]),
+        stack([mean(bound.values - values)]),
       )
     num_open.append(opens)
-  return {k: _stack(v) for k, v in intervals.items()}, checks, num_open
-
-
-def _stack(intervals):
-  return resample.Interval(*map(np.stack, zip(*intervals, strict=True)))
+  return {k: stack(v) for k, v in intervals.items()}, checks, num_open
 
 
 def _run_limits(laws, num_tokens, capacities, vocab_size, seed):

@@ -43,6 +43,9 @@ def find(
 
   Returns:
     Name -> level; the names are those of the main job's curves.
+
+  Raises:
+    ValueError: a measurement is not among the arrays.
   """
   plain, laws = _part(arrays, 'plain'), _part(arrays, 'laws')
   lengths = np.minimum(plain['num_tokens'], max_new_tokens)
@@ -51,9 +54,8 @@ def find(
     for name in (drafter, 'oracle_run')
   )
   won = np.stack([starts_lib.won(run, plain) for run in runs])  # [C, R, T]
-  values = np.stack(
-    [arrays['oracle/value'][..., known.index(n)] for n in capacities]
-  )
+  oracle = _part(arrays, 'oracle')
+  values = np.stack([oracle['value'][..., known.index(n)] for n in capacities])
   oracle_starts = np.stack([_is_start(run) for run in oracle_runs])
   return {
     **limits(entropy.LawSummary(**laws), lengths, capacities, seed),
@@ -111,11 +113,17 @@ def limits(
 def _part(arrays, name):
   """Returns the arrays of one measurement, by their own names."""
   prefix = f'{name}/'
-  return {
+  part = {
     key.removeprefix(prefix): array
     for key, array in arrays.items()
     if key.startswith(prefix)
   }
+  if not part:
+    raise ValueError(
+      f'expected a run that measured {name!r}, got one that did not, '
+      'perhaps of an older version'
+    )
+  return part
 
 
 def _is_start(run):

@@ -136,6 +136,21 @@ def plain_run(texts: Arrays, max_new_tokens: int) -> Arrays:
   }
 
 
+def whole_texts(batch: prefill.Batch, texts: Arrays) -> np.ndarray:
+  """Returns `[B, S]` the prompts of a batch, each with its output behind it.
+
+  Args:
+    batch: the prompts.
+    texts: what `plain_texts` returned.
+  """
+  tokens = np.array(batch.prefix.tokens)
+  lengths = np.asarray(batch.prefix.lengths)
+  for row in range(batch.num_prompts):
+    output = texts['tokens'][row, : texts['num_tokens'][row]]
+    tokens[row, lengths[row] : lengths[row] + len(output)] = output
+  return tokens
+
+
 def read_texts(
   verifier: llama_model.Params,
   batch: prefill.Batch,
@@ -150,12 +165,7 @@ def read_texts(
     texts: what `plain_texts` returned.
     num_scratch: scratch slots of the cache, for the oracle's trees.
   """
-  tokens = np.array(batch.prefix.tokens)
-  lengths = np.asarray(batch.prefix.lengths)
-  for row in range(batch.num_prompts):
-    output = texts['tokens'][row, : texts['num_tokens'][row]]
-    tokens[row, lengths[row] : lengths[row] + len(output)] = output
-  tokens = jnp.asarray(tokens)
+  tokens = jnp.asarray(whole_texts(batch, texts))
   hidden, cache = score.read(verifier, tokens, tokens.shape[1] + num_scratch)
   return Text(tokens, batch.prefix.lengths, hidden, cache, batch.sampling)
 

@@ -190,6 +190,19 @@ def load_record(path: pathlib.Path, columns: Sequence[str] = ()) -> dict:
   return record
 
 
+def standing(folder: pathlib.Path) -> str | None:
+  """Says in a line how far an earlier start of a run came, None if not far.
+
+  Args:
+    folder: the run's folder.
+  """
+  if (folder / 'record.json').exists():
+    return f'{folder} is finished; its results are made anew from its stages.'
+  if num_done := len(list(folder.glob('stages/*.npz'))):
+    return f'{folder} goes on where it stopped, with {num_done} stages done.'
+  return None
+
+
 class Stages:
   """The finished stages of a run, kept so that a killed run can go on."""
 

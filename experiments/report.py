@@ -29,7 +29,12 @@ _IID = {
     'i.i.d. asymptote (no bound)', 'tab:gray', '-.', '', False
   ),
 }
-_ORACLE_RUN = plotting.Style("the oracle's own run", 'black', '-', 'D')
+# Dashed, for the curve of the best trees may lie under it.
+_ORACLE_RUN = plotting.Style("the oracle's own run", 'black', '--', 'D')
+_POSTERIOR = {
+  'posterior_best': ('limit there by what {} knows', '--', '^', True),
+  'posterior_dual': ('with N nodes in the mean', ':', 'x', False),
+}
 
 # Differences of float32 sums that mean nothing.
 _ROUNDING = 1e-4
@@ -46,58 +51,100 @@ def show(record: Mapping, folder: pathlib.Path) -> None:
     folder: of the run; figure.png and figure.pdf are written there.
   """
   figure_files.save(draw(record), folder / 'figure')
-  print(table_text(record))
+  told = telling(record)
+  print(table_text(told))
   print()
   print(sentence(record))
-  if not record['vacuous']:
-    print(verdict(record))
+  print(verdict(told))
   print(f'Figure: {folder / "figure.png"}')
 
 
+def telling(record: Mapping) -> dict:
+  """Returns the record without the bounds that say nothing.
+
+  Args:
+    record: of `speed_of_light`.
+  """
+  bound = lambda row: row['curve'].split(' - ')[0]
+  kept = {
+    name: [row for row in record[name] if bound(row) not in record['vacuous']]
+    for name in ('table', 'checks')
+  }
+  return {**record, **kept}
+
+
 def draw(record: Mapping) -> matplotlib.figure.Figure:
-  """Draws `D` against capacity: limits, oracle and drafters."""
+  """Draws `D` against capacity: limits, oracle and drafters.
+
+  Where the laws' entropy limits nothing, what the drafters know does, and the
+  oracle, which knows the text, leaves the frame.
+  """
   best = record['best_drafter']
-  styles = {
-    **_LIMITS,
-    'dual': plotting.Style(
-      f'limit at the starts of {best}', 'tab:green', '--', '^', False
-    ),
+  flags = record['flags']
+  oracle = {
     f'oracle_at({best})': plotting.Style(
       f'best tree at the starts of {best}', 'tab:green', '-', 'v'
     ),
     'oracle_run': _ORACLE_RUN,
-    **_IID,
-    **{name: _DRAFTERS[name] for name in record['flags']['drafters']},
   }
   if record['vacuous']:
-    styles = {k: v for k, v in styles.items() if k not in record['vacuous']}
-  flags = record['flags']
+    styles, beyond = {**oracle, **_posterior_styles(record)}, tuple(oracle)
+  else:
+    dual = plotting.Style(
+      f'limit at the starts of {best}', 'tab:green', '--', '^', False
+    )
+    styles, beyond = {**_LIMITS, 'dual': dual, **oracle, **_IID}, ('printed',)
+  styles |= {name: _DRAFTERS[name] for name in flags['drafters']}
   title = (
     f'{pathlib.Path(flags["model"]).name}, '
     f'temperature {flags["temperature"]:g}: '
     'what draft trees win, and could win'
   )
-  return draw_curves(record['table'], styles, title)
+  return draw_curves(record['table'], styles, title, beyond)
+
+
+def _posterior_styles(record):
+  """Styles of the limits by what drafters know, by curve."""
+  return {
+    f'{curve}({drafter})': plotting.Style(
+      words.format(drafter), _DRAFTERS[drafter].colour, *look
+    )
+    for drafter in _with_posterior(record)
+    for curve, (words, *look) in _POSTERIOR.items()
+  }
+
+
+def _with_posterior(record):
+  """Returns the drafters of which it is known what they know."""
+  names = {row['curve'] for row in record['table']}
+  return [
+    name
+    for name in record['flags']['drafters']
+    if f'posterior_best({name})' in names
+  ]
 
 
 def draw_curves(
-  table: Sequence[Mapping], styles: Mapping[str, plotting.Style], title: str
+  table: Sequence[Mapping],
+  styles: Mapping[str, plotting.Style],
+  title: str,
+  beyond: Sequence[str] = ('printed',),
 ) -> matplotlib.figure.Figure:
-  """Draws curves of a table, as high as all but the printed bound need.
+  """Draws curves of a table, in a frame as high as they need.
 
   Args:
     table: rows of all curves.
     styles: curve -> style, in the order of the legend.
     title: of the figure.
+    beyond: curves that may leave the frame; they would flatten all others.
   """
   figure = matplotlib.figure.Figure(figsize=(7.5, 5), layout='constrained')
   axes = figure.add_subplot()
   plotting.tokens_against_capacity(axes, table, styles)
-  # The printed bound would flatten everything else.
   shown = [
     row['high']
     for row in table
-    if row['curve'] in styles and row['curve'] != 'printed'
+    if row['curve'] in styles and row['curve'] not in beyond
   ]
   axes.set_ylim(0.9, 1.15 * max(shown))
   axes.set_title(title)
@@ -134,14 +181,32 @@ def sentence(record: Mapping) -> str:
     f'plain decoding, which takes 1, it gets {_share(drafter, tree)}.'
   )
   if record['vacuous']:
-    return (
-      f'{text} The sampled law has no entropy, as always at temperature 0, '
-      f'and these bounds say nothing: {", ".join(record["vacuous"])}.'
+    known = [_what_is_known(at, name) for name in _with_posterior(record)]
+    return ' '.join(
+      [
+        text,
+        'The sampled law has no entropy, as always at temperature 0: who knows '
+        'it wins every token, and bounds from it say nothing.',
+        *known,
+      ]
     )
   limit = at('run_context')
   return (
     f'{text} Runs of deterministic trees are limited to {_cell(limit)}, as '
     f'estimated from these texts; it reaches {_share(at(best), limit)} of that.'
+  )
+
+
+def _what_is_known(at, drafter):
+  """Says how far a drafter's knowledge goes, from rows by curve."""
+  limit, won, in_mean = (
+    _cell(at(f'{curve}({drafter})'))
+    for curve in ('posterior_best', 'posterior_won', 'posterior_dual')
+  )
+  return (
+    f'By what {drafter} knows of the nodes that it proposes at those starts, '
+    f'the best of them are limited to {limit}, and took {won}; as many in the '
+    f'mean, more where chances are good, to {in_mean}.'
   )
 
 
@@ -153,7 +218,11 @@ def _share(part, whole):
 
 
 def verdict(record: Mapping) -> str:
-  """Says whether every bound lies above what it bounds, pair by pair."""
+  """Says whether every bound lies above what it bounds, pair by pair.
+
+  Args:
+    record: whose checks count; see `telling`.
+  """
   broken = [
     f'{check["curve"]} at capacity {check["capacity"]} is {_cell(check)}'
     for check in record['checks']

@@ -15,7 +15,15 @@ import jax.numpy as jnp
 import numpy as np
 from absl import flags
 
-from experiments import common, curves, drafters, records, report
+from experiments import (
+  common,
+  curves,
+  drafters,
+  posterior_curves,
+  records,
+  report,
+)
+from experiments import proposals as proposals_lib
 from experiments import starts as starts_lib
 from experiments import study as study_lib
 from specjax import sampling as sampling_lib
@@ -60,6 +68,8 @@ def main():
     max_length=FLAGS.max_length,
     batch_size=FLAGS.batch_size,
   )
+  if standing := records.standing(folder):
+    print(standing, flush=True)
   runs = {
     name: [study.run(name, capacity) for capacity in study.capacities]
     for name in [*FLAGS.drafters, study_lib.ORACLE_RUN]
@@ -79,25 +89,45 @@ def main():
     model.params.config.vocab_size,
     FLAGS.seed,
   )
-  facts['partings'] = {
-    f'{name}-{capacity}': int(
-      (starts_lib.partings(run, study.plain) < study.max_new_tokens).sum()
-    )
+  proposals = {
+    name: study.proposals(name)
     for name in FLAGS.drafters
-    for capacity, run in zip(study.capacities, runs[name], strict=True)
+    if name in proposals_lib.ORIGINS
   }
-  records.write_npz(folder / 'arrays.npz', **flat_arrays(study, runs, starts))
+  of_posterior, checks = posterior_curves.tabulate(
+    proposals, study.run_lengths, starts, study.capacities, FLAGS.seed
+  )
+  table += of_posterior
+  facts['checks'] += checks
+  facts['partings'] = num_partings(study, runs)
+  records.write_npz(
+    folder / 'arrays.npz', **flat_arrays(study, runs, proposals, starts)
+  )
   records.finish_record(folder, record, table, best_drafter=best, **facts)
   report.show(records.load_record(folder / 'record.json'), folder)
 
 
-def flat_arrays(study, runs, starts) -> dict[str, np.ndarray]:
+def num_partings(study, runs) -> dict[str, int]:
+  """Counts the texts that are not the plain ones, by run."""
+  return {
+    f'{name}-{capacity}': int(
+      (starts_lib.partings(run, study.plain) < study.max_new_tokens).sum()
+    )
+    for name, at_capacities in runs.items()
+    if name != study_lib.ORACLE_RUN
+    for capacity, run in zip(study.capacities, at_capacities, strict=True)
+  }
+
+
+def flat_arrays(study, runs, proposals, starts) -> dict[str, np.ndarray]:
   """Gathers what was measured, by names such as `lookup-16/place`."""
   arrays = {f'plain/{k}': v for k, v in study.plain.items()}
   laws = vars(study.texts.laws)
   arrays |= {f'laws/{k}': np.asarray(v) for k, v in laws.items()}
   arrays |= {f'oracle/{k}': v for k, v in study.oracle.items()}
   arrays |= {f'starts/{k}': v for k, v in starts.items()}
+  for name, proposed in proposals.items():
+    arrays |= {f'{name}-proposals/{k}': v for k, v in proposed.items()}
   for name, at_capacities in runs.items():
     for capacity, run in zip(study.capacities, at_capacities, strict=True):
       arrays |= {f'{name}-{capacity}/{k}': v for k, v in run.items()}

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import tqdm
 
-from experiments import drafters, measure, oracle_runs, records
+from experiments import drafters, measure, oracle_runs, proposals, records
 from specjax import sampling as sampling_lib
 from specjax.checkpoint import resolve
 from specjax.decode import prefill
@@ -69,7 +69,6 @@ class Study:
     self._verifier = model.params
     self._eos_ids = model.tokenizer.eos_ids
     self._ids = ids
-    self._corpus = corpus
     self._stages = stages
     self._groups = prefill.batch_rows(len(ids), batch_size)
     self._read_prompts = lambda: prefill.read_prompts(
@@ -82,6 +81,9 @@ class Study:
       batch_size=batch_size,
     )
     self._text = functools.lru_cache(_NUM_TEXTS_HELD)(self._read_text)
+    self._drafter = functools.cache(
+      lambda name: drafters.make(name, corpus, model.params.config.vocab_size)
+    )
 
   @functools.cached_property
   def plain(self) -> Arrays:
@@ -106,18 +108,19 @@ class Study:
   @functools.cached_property
   def texts(self) -> entropy.Texts:
     """The plain texts with the law of every token."""
+    plain = self.plain
 
     def compute(number, progress_fn):
-      plain = self._rows_of(self.plain, number)
-      arrays = measure.laws(self._verifier, self._text(number), plain)
-      progress_fn(int(plain['num_tokens'].sum()))
+      texts = self._rows_of(plain, number)
+      arrays = measure.laws(self._verifier, self._text(number), texts)
+      progress_fn(int(texts['num_tokens'].sum()))
       return arrays
 
     laws = self._over_batches('laws', self.text_length, compute)
     return entropy.Texts(
       laws=entropy.LawSummary(**{k: jnp.asarray(v) for k, v in laws.items()}),
-      tokens=jnp.asarray(self.plain['tokens']),
-      num_tokens=jnp.asarray(self.plain['num_tokens']),
+      tokens=jnp.asarray(plain['tokens']),
+      num_tokens=jnp.asarray(plain['num_tokens']),
       eos_ids=jnp.asarray(self._eos_ids, jnp.int32),
     )
 
@@ -153,17 +156,13 @@ class Study:
     if name == ORACLE_RUN:
       lengths = self.oracle['length'][..., self.capacities.index(capacity)]
       return oracle_runs.run(lengths, self.run_lengths, self.max_new_tokens)
-    vocab_size = self._verifier.config.vocab_size
-    drafter = functools.cache(
-      lambda: drafters.make(name, self._corpus, vocab_size)
-    )
 
     def compute(number, progress_fn):
       return measure.drafter_run(
         self._verifier,
         self._batches[number],
         self._eos_ids,
-        drafter(),
+        self._drafter(name),
         capacity,
         self.max_new_tokens,
         progress_fn,
@@ -171,6 +170,31 @@ class Study:
 
     return self._over_batches(
       f'{name}-{capacity}', self.max_new_tokens, compute
+    )
+
+  def proposals(self, name: str) -> Arrays:
+    """What a drafter proposes everywhere; see `proposals.everywhere`.
+
+    Args:
+      name: of the drafter.
+    """
+    plain = self.plain
+
+    def compute(number, progress_fn):
+      batch, texts = self._batches[number], self._rows_of(plain, number)
+      return proposals.everywhere(
+        name,
+        self._drafter(name),
+        measure.whole_texts(batch, texts),
+        np.asarray(batch.prefix.lengths),
+        texts['num_tokens'],
+        self.capacities,
+        self.max_new_tokens,
+        progress_fn,
+      )
+
+    return self._over_batches(
+      f'{name}-proposals', self.max_new_tokens, compute, 'tree'
     )
 
   @functools.cached_property

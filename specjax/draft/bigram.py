@@ -96,6 +96,30 @@ def make(shape_fn: shapes.ShapeFn = default_shape) -> base.Drafter:
   return base.stateless(propose)
 
 
+def num_unheard(
+  tree: tree_lib.Tree, tokens: jax.Array, lengths: jax.Array
+) -> jax.Array:
+  """Returns `[B, N]` int32: edges to a node that the text does not know.
+
+  An edge is known if the node's token has followed its parent's in the text;
+  the corpus alone proposed the others.  Never falls along a path; 0 at roots.
+
+  Args:
+    tree: proposals for these rows, with a leading axis `[B]`.
+    tokens: `[B, S]` int32.
+    lengths: `[B]` int32 tokens of each row that count.
+  """
+
+  def of_row(tree, tokens, length):
+    follows = jnp.arange(len(tokens)) < length - 1
+    said = (tree.tokens[tree.parents][:, None] == tokens) & follows
+    said &= tree.tokens[:, None] == jnp.roll(tokens, -1)
+    is_new = ~jnp.any(said, axis=1) & (tree.parents != tree_lib.NO_PARENT)
+    return tree_lib.path_sum(tree.parents, is_new.astype(jnp.int32))
+
+  return jax.vmap(of_row)(tree, tokens, lengths)
+
+
 def _fill(shape, table, tokens, length):
   """Fills a shape for one row, level by level; tokens `[S]`."""
   size = len(shape.parents)

@@ -9,10 +9,10 @@ the algebra stays:
   E[D | scores] = sum_{w in T} p(w),
 
 so the best tree of `N` nodes takes the largest chances, and for any theta `D <=
-N theta + sum (p(w) - theta)_+` (see `start_bounds`).  With chances that are
-calibrated only on average these are limits for the policies that see nothing
-but the scores, and that choose among the nodes that were proposed: propose
-large trees.
+N theta + sum (p(w) - theta)_+` (see `start_bounds`).  Chances that are
+calibrated only on average give limits for the policies that choose among the
+nodes that were proposed and judge each by its own score: propose large trees.
+They hold for starts like those that the fit has seen.
 
 The same holds at other temperatures for a drafter's own limit.  Host code in
 NumPy: a fit is a table of steps.
@@ -28,9 +28,6 @@ from scipy import optimize
 from specjax.theory import resample
 from specjax.trees import tree as tree_lib
 
-# A group's scores are told apart up to this many steps.
-_NUM_STEPS = 32
-
 
 class Proposals(NamedTuple):
   """Verified draft trees of `N` node slots, with what their drafter knew.
@@ -38,10 +35,11 @@ class Proposals(NamedTuple):
   Attributes:
     parents: `[M, N]` int, as in `trees.tree.Tree`.
     num_nodes: `[M]` int, nodes of each tree; the rest is absent.
-    scores: `[M, N]` float, the higher the likelier within its group: the match
-      length of a lookup, the count of a bigram.
-    groups: `[M, N]` int, nodes whose scores may be compared: one number for
-      each depth of a lookup, for each depth and rank of a bigram.
+    scores: `[M, N]` float, the higher the likelier within its group, such as
+      the log-probability that the drafter gives a node's path.  Scores that
+      fall along paths give chances that do.
+    groups: `[M, N]` int, nodes whose scores may be compared, such as those of
+      one match length of a lookup.
     is_accepted: `[M, N]` bool, the node lies on the accepted path; False for
       one that ends in EOS, which is worth no token.
     rows: `[M]` int, the prompt of each tree.
@@ -74,10 +72,9 @@ Calibration = dict[int, Steps]
 def fit(proposals: Proposals, is_used: np.ndarray) -> Calibration:
   """Returns the chance of acceptance as a rising function of the score.
 
-  The least-squares rising fit to the shares accepted in bins of the score: one
-  bin a value where there are few values, else bins of like numbers of nodes.
-  Within each group the fit keeps the mean: chances are calibrated on the trees
-  they were fitted to.
+  In each group the rising function that is nearest in least squares to what was
+  accepted (isotonic regression).  It keeps the mean of every step: chances are
+  calibrated on the trees they were fitted to.
 
   Args:
     proposals: verified trees.
@@ -129,19 +126,27 @@ def chances(calibration: Calibration, proposals: Proposals) -> np.ndarray:
   return np.where(_is_present(proposals), values, 0.0)
 
 
-def cross_fitted(proposals: Proposals, seed: int = 0) -> np.ndarray:
+def cross_fitted(
+  proposals: Proposals, is_used: np.ndarray, seed: int = 0
+) -> np.ndarray:
   """Returns chances `[M, N]`, each fitted on the other half of the prompts.
 
   Args:
     proposals: verified trees.
+    is_used: `[M]` bool, the trees to fit to; where iterations start, trees are
+      refused more often than elsewhere.
     seed: draws the halves.
 
   Raises:
-    ValueError: as `fit` and `resample.halves` do.
+    ValueError: as `fit` and, for the prompts of used trees, `resample.halves`
+      do.
   """
-  is_first = np.asarray(resample.halves(proposals.rows, seed))
+  rows, is_used = np.asarray(proposals.rows), np.asarray(is_used)
+  used_rows = rows[is_used]
+  is_first = np.isin(rows, used_rows[resample.halves(used_rows, seed)])
   of_halves = [
-    chances(fit(proposals, half), proposals) for half in (~is_first, is_first)
+    chances(fit(proposals, is_used & half), proposals)
+    for half in (~is_first, is_first)
   ]
   return np.where(is_first[:, None], *of_halves)
 
@@ -195,15 +200,12 @@ def dual(
 
 def _fit_steps(scores, is_accepted):
   """Returns the rising steps that fit one group's nodes best."""
-  starts = np.unique(scores)
-  if len(starts) > _NUM_STEPS:
-    shares = np.arange(_NUM_STEPS) / _NUM_STEPS
-    starts = np.unique(np.quantile(scores, shares, method='lower'))
-  step = np.searchsorted(starts, scores, side='right') - 1
-  counts = np.bincount(step)
-  shares = np.bincount(step, weights=is_accepted) / counts
+  values, place = np.unique(scores, return_inverse=True)
+  counts = np.bincount(place)
+  shares = np.bincount(place, weights=is_accepted) / counts
   fitted = optimize.isotonic_regression(shares, weights=counts)
-  return Steps(starts=starts, chances=fitted.x)
+  first = fitted.blocks[:-1]
+  return Steps(starts=values[first], chances=fitted.x[first])
 
 
 def _filling_threshold(values, capacity):

@@ -1,6 +1,8 @@
 """The bigram drafter against counting in plain Python."""
 
 import collections
+import itertools
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -33,18 +35,31 @@ def slow_words(text, table, shape):
   return words
 
 
-@pytest.mark.parametrize(
-  'shape_fn',
-  [
-    shapes.chain,
-    lambda n: shapes.k_ary(n, 3),
-    lambda n: shapes.best_first(n, [0.2, 0.5, 0.1, 0.1]),
-    bigram.default_shape,
-  ],
-)
-def test_fills_any_shape_by_rank(shape_fn):
+SHAPES = [
+  shapes.chain,
+  lambda n: shapes.k_ary(n, 3),
+  lambda n: shapes.best_first(n, [0.2, 0.5, 0.1, 0.1]),
+  bigram.default_shape,
+]
+
+
+class Case(NamedTuple):
+  """Random texts, padded with a token that is not there yet."""
+
+  texts: list
+  tokens: jax.Array
+  lengths: jax.Array
+  params: base.Params
+
+  def propose(self, shape_fn, num_nodes):
+    propose = jax.jit(bigram.make(shape_fn).propose, static_argnums=4)
+    proposal, _ = propose(self.params, (), self.tokens, self.lengths, num_nodes)
+    return proposal.tree
+
+
+@pytest.fixture(scope='module')
+def case():
   rng = np.random.default_rng(0)
-  table = bigram.corpus_table(CORPUS, VOCAB, 9)
   texts = [
     rng.integers(0, alphabet, size).tolist()
     for alphabet in (2, 5, VOCAB)
@@ -53,21 +68,42 @@ def test_fills_any_shape_by_rank(shape_fn):
   tokens = np.zeros((len(texts), 40), np.int32)
   for row, text in zip(tokens, texts, strict=True):
     row[: len(text)] = text
-  lengths = jnp.asarray([len(t) for t in texts])
-  propose = jax.jit(bigram.make(shape_fn).propose, static_argnums=4)
-  params = base.Params(None, table, None)
+  table = bigram.corpus_table(CORPUS, VOCAB, 9)
+  return Case(
+    texts,
+    jnp.asarray(tokens),
+    jnp.asarray([len(t) for t in texts]),
+    base.Params(None, table, None),
+  )
+
+
+@pytest.mark.parametrize('shape_fn', SHAPES)
+def test_fills_any_shape_by_rank(case, shape_fn):
+  table = np.asarray(case.params.drafter)
   for num_nodes in (1, 2, 13):
     shape = shape_fn(num_nodes)
-    proposal, _ = propose(params, (), jnp.asarray(tokens), lengths, num_nodes)
-    tree = proposal.tree
-    for row, text in enumerate(texts):
+    tree = case.propose(shape_fn, num_nodes)
+    for row, text in enumerate(case.texts):
       words = reference_decode.words_of(tree, row)
-      assert words == slow_words(text, np.asarray(table), shape)
+      assert words == slow_words(text, table, shape)
       # Siblings are distinct, and their probabilities sum to at most 1.
       assert len(set(words)) == len(words) == num_nodes
       mass = np.zeros(num_nodes)
       np.add.at(mass, shape.parents[1:], np.exp(tree.log_q[row, 1:]))
       assert np.all(mass <= 1 + 1e-6)
+
+
+def test_edges_that_the_text_does_not_know_are_counted(case):
+  tree = case.propose(bigram.default_shape, 13)
+  got = bigram.num_unheard(tree, case.tokens, case.lengths)
+  for row, text in enumerate(case.texts):
+    known = set(itertools.pairwise(text))
+    expected = [
+      sum(edge not in known for edge in itertools.pairwise([text[-1], *word]))
+      for word in reference_decode.words_of(tree, row)
+    ]
+    assert got[row].tolist() == expected
+  assert {0, 1, 2} <= set(np.asarray(got).flat)
 
 
 def test_corpus_table_ranks_by_count_then_id_then_frequency():

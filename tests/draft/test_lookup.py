@@ -11,8 +11,8 @@ import reference_decode
 from specjax.draft import lookup
 
 
-def slow_lookup(text, num_nodes, max_match, num_matches):
-  """The words of the tree as a set, with their costs."""
+def slow_matches(text, max_match, num_matches):
+  """Sizes and ends of the matches, the best first."""
   last = len(text) - 1
   matches = []
   for end in range(last):
@@ -23,13 +23,23 @@ def slow_lookup(text, num_nodes, max_match, num_matches):
       size += 1
     if size:
       matches.append((size, end))
-  matches = sorted(matches, reverse=True)[:num_matches]
+  return sorted(matches, reverse=True)[:num_matches]
+
+
+def continuation(text, end, depth):
+  """The word that follows a match, repeated where the text ends."""
+  period = len(text) - 1 - end
+  return tuple(text[end + 1 + step % period] for step in range(depth))
+
+
+def slow_lookup(text, num_nodes, max_match, num_matches):
+  """The words of the tree as a set, with their costs."""
+  matches = slow_matches(text, max_match, num_matches)
   weight = collections.Counter()
   for size, end in matches:
-    words = []
-    for step in range(num_nodes - 1):
-      words.append(text[end + 1 + step % (last - end)])
-      weight[tuple(words)] += 3.0**size
+    words = continuation(text, end, num_nodes - 1)
+    for depth in range(1, num_nodes):
+      weight[words[:depth]] += 3.0**size
   total = sum(3.0**size for size, _ in matches)
   costs = {
     words: -math.log(w / total) + 0.2 * len(words)
@@ -40,23 +50,31 @@ def slow_lookup(text, num_nodes, max_match, num_matches):
   ), costs
 
 
-def propose(texts, num_nodes, size=64, **options):
+def padded(texts, size=64):
+  """Texts as rows, with what is not there yet behind them; and lengths."""
   tokens = np.full((len(texts), size), 99, np.int32)
   for row, text in zip(tokens, texts, strict=True):
     row[: len(text)] = text
-  lengths = jnp.asarray([len(t) for t in texts])
+  return jnp.asarray(tokens), jnp.asarray([len(t) for t in texts])
+
+
+def propose(texts, num_nodes, **options):
   propose_fn = jax.jit(lookup.make(**options).propose, static_argnums=4)
-  proposal, _ = propose_fn(None, (), jnp.asarray(tokens), lengths, num_nodes)
+  proposal, _ = propose_fn(None, (), *padded(texts), num_nodes)
   return proposal.tree
 
 
-def test_equals_slow_twin_on_random_texts():
+def random_texts():
   rng = np.random.default_rng(0)
-  texts = [
+  return [
     rng.integers(0, alphabet, size).tolist()
     for alphabet in (1, 2, 3, 6, 40)
     for size in (1, 2, 3, 17, 50, 64)
   ]
+
+
+def test_equals_slow_twin_on_random_texts():
+  texts = random_texts()
   for num_nodes in (1, 2, 5, 16):
     trees = propose(texts, num_nodes, max_match=3, num_matches=5)
     for row, text in enumerate(texts):
@@ -69,6 +87,29 @@ def test_equals_slow_twin_on_random_texts():
       np.testing.assert_allclose(
         costs, sorted(v for w, v in expected.items() if w), atol=1e-4
       )
+
+
+def test_match_lengths_are_those_of_the_longest_match_behind_a_node():
+  texts = random_texts()
+  lengths_fn = jax.jit(lookup.match_lengths, static_argnums=(2, 3, 4))
+  for num_nodes in (1, 2, 16):
+    trees = propose(texts, num_nodes, max_match=3, num_matches=5)
+    got = np.asarray(lengths_fn(*padded(texts), num_nodes, 3, 5))
+    assert got.shape == (len(texts), num_nodes)
+    for row, text in enumerate(texts):
+      words = reference_decode.words_of(trees, row)
+      matches = slow_matches(text, 3, 5)
+      expected = [
+        max(
+          size
+          for size, end in matches
+          if continuation(text, end, len(word)) == word
+        )
+        for word in words[1:]
+      ]
+      assert got[row, : len(words)].tolist() == [0, *expected]
+      assert not got[row, len(words) :].any()
+  assert set(got.flat) == {0, 1, 2, 3}
 
 
 def test_nothing_to_look_up_proposes_the_root_alone():

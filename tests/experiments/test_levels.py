@@ -135,3 +135,10 @@ def test_starts_behind_a_parting_are_left_out(arrays):
     if row > 0 or place == 0
   ]
   np.testing.assert_allclose(got, np.mean(won), rtol=1e-6)
+
+
+@pytest.mark.parametrize('name', ['oracle', 'oracle_run-5', 'lookup-3'])
+def test_what_was_not_measured_is_named(arrays, name):
+  others = {k: v for k, v in arrays.items() if not k.startswith(f'{name}/')}
+  with pytest.raises(ValueError, match=f"a run that measured '{name}'"):
+    find(others)

@@ -139,6 +139,19 @@ def test_a_killed_run_goes_on_where_it_stopped(tmp_path):
   assert files_in(tmp_path) == ['baseline.npz', 'flags.json', 'oracle.npz']
 
 
+def test_it_is_said_how_far_a_run_came(tmp_path):
+  assert records.standing(tmp_path) is None
+  stages = records.Stages(tmp_path, FLAGS)
+  assert records.standing(tmp_path) is None
+  for name in 'abc':
+    stages.arrays(name, lambda: {'x': np.arange(2)})
+  assert records.standing(tmp_path) == (
+    f'{tmp_path} goes on where it stopped, with 3 stages done.'
+  )
+  records.finish_record(tmp_path, records.new_record('claim', FLAGS), [ROW])
+  assert records.standing(tmp_path).startswith(f'{tmp_path} is finished; ')
+
+
 @pytest.mark.parametrize('left', [0, 10, 300])
 def test_a_stage_that_the_disk_lost_is_computed_again(tmp_path, left):
   stages = records.Stages(tmp_path, FLAGS)

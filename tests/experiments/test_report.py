@@ -5,7 +5,7 @@ import matplotlib.figure
 import numpy as np
 import pytest
 
-from experiments import curves, report
+from experiments import curves, posterior_curves, report
 from specjax import plotting
 
 CAPACITIES = [1, 4, 16]
@@ -16,6 +16,11 @@ NAMES = [
   'won_at(bigram)',
   'oracle_at(bigram)',
   *curves.BOUNDS,
+  *(
+    f'{name}({d})'
+    for d in ('lookup', 'bigram')
+    for name in posterior_curves.NAMES
+  ),
 ]
 
 
@@ -176,23 +181,84 @@ def test_the_verdict_names_bounds_that_are_broken():
   )
 
 
-def test_temperature_0_says_which_bounds_say_nothing():
+def test_what_says_nothing_is_left_out():
+  record = sure_record()
+  broken = {'capacity': 4, 'D': -1.0, 'low': -1.0, 'high': -1.0}
+  pairs = ['run - lookup', 'posterior_best(lookup) - posterior_won(lookup)']
+  record['checks'] = [{**broken, 'curve': curve} for curve in pairs]
+  told = report.telling(record)
+  names = {row['curve'] for row in told['table']}
+  assert names == set(NAMES) - set(curves.BOUNDS)
+  assert told['checks'] == record['checks'][1:]
+  assert report.verdict(told).startswith('BROKEN, of 1 comparisons: posterior')
+  assert report.telling(make_record()) == make_record()
+
+
+def test_temperature_0_tells_how_far_knowledge_goes():
   record = sure_record()
   text = report.sentence(record)
   assert 'as always at temperature 0' in text
-  assert text.endswith(f'say nothing: {", ".join(curves.BOUNDS)}.')
-  assert 'limited to' not in text
-  lines = report.table_text(record).splitlines()
-  (printed,) = [line for line in lines if line.startswith('printed')]
-  assert printed.count('says nothing') == 2
-  # What says nothing is not drawn.
+  assert 'estimated from these texts' not in text
+  cell = lambda name: '{D:.2f} [{low:.2f}, {high:.2f}]'.format(
+    **curves.find(record['table'], name, 16)
+  )
+  for name in ('lookup', 'bigram'):
+    limit, won, in_mean = (
+      cell(f'posterior_{curve}({name})') for curve in ('best', 'won', 'dual')
+    )
+    assert (
+      f'By what {name} knows of the nodes that it proposes at those starts, '
+      f'the best of them are limited to {limit}, and took {won}; as many in '
+      f'the mean, more where chances are good, to {in_mean}.'
+    ) in text
+
+
+def test_temperature_0_shows_limits_by_what_is_known():
+  record = sure_record()
+  # An oracle that knows the text would flatten the rest.
+  for row in record['table']:
+    if row['curve'].startswith('oracle'):
+      row['high'] *= 100
   axes = report.draw(record).axes[0]
-  assert [line.get_label() for line in axes.lines] == [
-    'best tree at the starts of bigram',
-    "the oracle's own run",
-    'prompt lookup',
-    'bigram drafter',
+  shown = {
+    'oracle_at(bigram)': 'best tree at the starts of bigram',
+    'oracle_run': "the oracle's own run",
+    'posterior_best(lookup)': 'limit there by what lookup knows',
+    'posterior_dual(lookup)': 'with N nodes in the mean',
+    'posterior_best(bigram)': 'limit there by what bigram knows',
+    'posterior_dual(bigram)': 'with N nodes in the mean',
+    'lookup': 'prompt lookup',
+    'bigram': 'bigram drafter',
+  }
+  assert [line.get_label() for line in axes.lines] == list(shown.values())
+  for line, name in zip(axes.lines, shown, strict=True):
+    rows = [curves.find(record['table'], name, n)['D'] for n in CAPACITIES]
+    np.testing.assert_array_equal(line.get_ydata(), rows)
+  assert len({look(line) for line in axes.lines}) == len(shown)
+  highest = max(
+    row['high']
+    for row in record['table']
+    if row['curve'] in shown and not row['curve'].startswith('oracle')
+  )
+  assert highest < axes.get_ylim()[1] < 2 * highest
+
+
+def test_drafters_of_which_nothing_is_known_have_no_limit():
+  record = sure_record()
+  record['table'] = [
+    row for row in record['table'] if 'posterior' not in row['curve']
   ]
+  assert report.sentence(record).endswith('bounds from it say nothing.')
+  assert len(report.draw(record).axes[0].lines) == 4
+
+
+def test_curves_that_may_coincide_are_told_apart():
+  lines = report.draw(make_record()).axes[0].lines
+  (best,) = [x for x in lines if x.get_label().startswith('best tree')]
+  (oracle,) = [x for x in lines if x.get_label().startswith('the oracle')]
+  # The dashed one is drawn upon the other.
+  assert (best.get_linestyle(), oracle.get_linestyle()) == ('-', '--')
+  assert list(lines).index(best) < list(lines).index(oracle)
 
 
 @pytest.mark.parametrize('record', [make_record(), sure_record()])
@@ -202,7 +268,7 @@ def test_the_same_record_gives_the_same_files(tmp_path, capsys, record):
     folder.mkdir()
     report.show(record, folder)
     said = capsys.readouterr().out
-    assert report.table_text(record) in said
+    assert report.table_text(report.telling(record)) in said
     assert report.sentence(record) in said
     assert said.endswith(f'Figure: {folder / "figure.png"}\n')
   for name, magic in [('figure.png', b'\x89PNG'), ('figure.pdf', b'%PDF')]:

@@ -14,7 +14,15 @@ import numpy as np
 import pytest
 import reference_checkpoint
 
-from experiments import curves, drafters, records, report, speed_of_light
+from experiments import (
+  curves,
+  drafters,
+  posterior_curves,
+  proposals,
+  records,
+  report,
+  speed_of_light,
+)
 from specjax import tokenizer as tokenizer_lib
 from specjax.checkpoint import configs, orbax_store, resolve, weights
 
@@ -129,6 +137,7 @@ def test_a_run_leaves_its_record_arrays_and_figure(undisturbed):
     f'won_at({record["best_drafter"]})',
     f'oracle_at({record["best_drafter"]})',
     *curves.BOUNDS,
+    *(f'{n}({d})' for d in proposals.ORIGINS for n in posterior_curves.NAMES),
   ]
   assert sorted(keys) == sorted((name, n) for name in names for n in (1, 4))
   for row in record['table']:
@@ -167,6 +176,22 @@ def test_the_table_is_of_the_arrays(undisturbed):
   assert len(arrays['plain/tokens']) == len(TEXTS)
 
 
+@pytest.mark.parametrize('name', list(proposals.ORIGINS))
+def test_runs_took_what_is_proposed_along_the_texts(undisturbed, name):
+  arrays = arrays_in(undisturbed[0] / 'arrays.npz')
+  run = {k: arrays[f'{name}-4/{k}'] for k in ('place', 'depth', 'num_steps')}
+  # Nodes come as the drafter orders them: the first four are the tree of four.
+  proposed = arrays[f'{name}-proposals/is_accepted'][..., :4].sum(axis=-1)
+  seen = set()
+  for row, count in enumerate(run['num_steps']):
+    places, depths = (run[k][row, :count] for k in ('place', 'depth'))
+    room = arrays['plain/num_tokens'][row] - places
+    took = np.minimum(depths + 1, room)
+    np.testing.assert_array_equal(proposed[row, places], took)
+    seen |= set(took.tolist())
+  assert {1, 2} <= seen
+
+
 def test_a_killed_run_goes_on_to_the_same_end(place, undisturbed):
   folder = run_folder(place, 'killed')
   job = start(place, '-m', MODULE, *arguments(place, run_name='killed'))
@@ -177,7 +202,7 @@ def test_a_killed_run_goes_on_to_the_same_end(place, undisturbed):
   job.communicate()
   done = files_in(folder)
   assert 'record.json' not in done
-  finish(place, 'killed')
+  assert 'killed goes on where it stopped' in finish(place, 'killed')
   after = files_in(folder)
   assert {name: after[name] for name in done} == done
   whole = undisturbed[0]
@@ -190,6 +215,13 @@ def test_a_killed_run_goes_on_to_the_same_end(place, undisturbed):
     np.testing.assert_array_equal(got[name], array, err_msg=name)
   for name in ('figure.png', 'figure.pdf'):
     assert (folder / name).read_bytes() == (whole / name).read_bytes()
+
+
+def test_a_finished_run_says_so_and_measures_nothing(place, undisturbed):
+  folder = undisturbed[0]
+  stages = files_in(folder / 'stages')
+  assert 'whole is finished' in finish(place, 'whole')
+  assert files_in(folder / 'stages') == stages
 
 
 # Runs the job once for every command line it reads; imports are done once.

@@ -48,6 +48,7 @@ def measure_all(study):
     'laws': {k: np.asarray(v) for k, v in vars(texts.laws).items()},
     'lengths': {'texts': texts.num_tokens, 'runs': study.run_lengths},
     'oracle': dict(study.oracle),
+    'proposals': dict(study.proposals('lookup')),
     **runs,
   }
 
@@ -74,7 +75,7 @@ def undisturbed(tiny, task, tmp_path_factory):
 
 
 def test_there_is_a_stage_for_every_batch_but_of_what_is_known(undisturbed):
-  names = ['plain', 'laws', 'oracle', 'lookup-6']
+  names = ['plain', 'laws', 'oracle', 'lookup-6', 'lookup-proposals']
   assert undisturbed[1] == sorted(
     f'{n}-{i}' for n in names for i in range(NUM_BATCHES)
   )

@@ -44,6 +44,12 @@ def synthetic(first, rng):
   return proposals, values
 
 
+def cross_fitted(proposals, seed=0):
+  """Chances fitted to all trees of the other half."""
+  everywhere = np.full(len(proposals.rows), True)
+  return posterior.cross_fitted(proposals, everywhere, seed)
+
+
 def random_proposals(seed):
   """Trees of random shape and size, scores that say nothing, few prompts."""
   rng = np.random.default_rng(seed)
@@ -72,11 +78,11 @@ def random_proposals(seed):
 
 def test_known_chances_are_recovered():
   rng = np.random.default_rng(0)
-  few = rng.choice([0.1, 0.3, 0.5, 0.9], size=20000)  # one step a value
-  many = rng.uniform(0.05, 0.95, size=20000)  # steps are bins
+  few = rng.choice([0.1, 0.3, 0.5, 0.9], size=20000)
+  many = rng.uniform(0.05, 0.95, size=20000)  # no two scores are the same
   for first, atol in ((few, 0.02), (many, 0.15)):
     proposals, exact = synthetic(first, rng)
-    values = posterior.cross_fitted(proposals, seed=1)
+    values = cross_fitted(proposals, seed=1)
     np.testing.assert_allclose(values, exact, atol=atol)
     assert np.mean(np.abs(values - exact)) < 0.01
 
@@ -95,8 +101,8 @@ def test_fit_is_the_least_squares_rising_one():
   )
   calibration = posterior.fit(proposals, np.array([True]))
   assert list(calibration) == [5]  # roots are not drafted
-  np.testing.assert_array_equal(calibration[5].starts, [1, 2, 3])
-  np.testing.assert_allclose(calibration[5].chances, [1 / 3, 1 / 3, 1])
+  np.testing.assert_array_equal(calibration[5].starts, [1, 3])
+  np.testing.assert_allclose(calibration[5].chances, [1 / 3, 1])
   # Scores between and beyond the steps.
   others = proposals._replace(scores=scores + np.array([0, -9, 0, 0.5] * 2))
   np.testing.assert_allclose(
@@ -105,10 +111,49 @@ def test_fit_is_the_least_squares_rising_one():
   )
 
 
+def test_chances_are_those_of_trees_like_the_used_ones():
+  rng = np.random.default_rng(8)
+  # Every other tree is easier than its scores say.
+  is_easy = np.arange(8000) % 2 == 0
+  proposals, exact = synthetic(np.where(is_easy, 0.8, 0.3), rng)
+  proposals = proposals._replace(scores=np.zeros((8000, 7)))
+  for is_used in (is_easy, ~is_easy):
+    values = posterior.cross_fitted(proposals, is_used)
+    of_kind = [np.mean(exact[is_used][:, d == DEPTHS]) for d in range(3)]
+    np.testing.assert_allclose(
+      values, np.tile(np.array(of_kind)[DEPTHS], (8000, 1)), atol=0.03
+    )
+
+
+def test_no_tree_is_fitted_to_its_own_half():
+  proposals, _ = synthetic(np.full(400, 0.5), np.random.default_rng(9))
+  # Of the used trees all are of four prompts; the chances of two of them come
+  # of the other two, and those of unused prompts of one or the other.
+  is_used = proposals.rows < 4
+  values = posterior.cross_fitted(proposals, is_used, seed=2)
+  fits = {
+    rows: posterior.chances(
+      posterior.fit(proposals, np.isin(proposals.rows, rows)), proposals
+    )
+    for rows in itertools.combinations(range(4), 2)
+  }
+  sources = [
+    {
+      rows
+      for rows, fit in fits.items()
+      if np.all(fit[proposals.rows == row] == values[proposals.rows == row])
+    }
+    for row in range(100)
+  ]
+  assert all(sources)
+  for row in range(4):
+    assert not any(row in rows for rows in sources[row])
+
+
 def test_chances_are_calibrated_on_held_out_trees():
   rng = np.random.default_rng(2)
   proposals, _ = synthetic(rng.uniform(0.1, 0.9, size=8000), rng)
-  values = posterior.cross_fitted(proposals)
+  values = cross_fitted(proposals)
   for depth in (1, 2):
     chance = values[:, depth == DEPTHS].ravel()
     hit = proposals.is_accepted[:, depth == DEPTHS].ravel()
@@ -128,7 +173,7 @@ def test_chances_are_calibrated_on_held_out_trees():
 @given(seed=st.integers(0, 10**6))
 def test_chances_never_rise_along_a_path(seed):
   proposals = random_proposals(seed)
-  values = posterior.cross_fitted(proposals)
+  values = cross_fitted(proposals)
   size = values.shape[1]
   is_present = np.arange(size) < proposals.num_nodes[:, None]
   assert np.all(values[:, 0] == 1.0)
@@ -143,7 +188,7 @@ def test_chances_never_rise_along_a_path(seed):
 @given(seed=st.integers(0, 10**6))
 def test_best_trees_are_best_and_the_dual_bounds_them(seed):
   proposals = random_proposals(seed)
-  values = posterior.cross_fitted(proposals)
+  values = cross_fitted(proposals)
   best = np.asarray(posterior.best_trees(values, values))
   size = values.shape[1]
   for tree, capacity in ((0, 1), (0, 3), (1, 2), (1, size)):
@@ -177,14 +222,14 @@ def test_bounds_from_a_sure_verifier_are_vacuous_and_the_posterior_is_not():
   rng = np.random.default_rng(5)
   assert iid_bounds.lorden_dual(mu=0.0, mu2=0.0, capacity=7) == 7.0
   proposals, _ = synthetic(np.full(400, 0.5), rng)
-  values = posterior.cross_fitted(proposals)
+  values = cross_fitted(proposals)
   limit = posterior.best_trees(values, values).mean(axis=0)
   np.testing.assert_allclose(limit[-1], 1 + 0.6 + 0.36, atol=0.1)
 
 
 def test_unseen_groups_and_sure_scores():
   proposals, _ = synthetic(np.full(40, 1.0), np.random.default_rng(6))
-  values = posterior.cross_fitted(proposals)
+  values = cross_fitted(proposals)
   assert np.all(values == proposals.is_accepted)
   # A group that no fit has seen has its parent's chance.
   groups = np.where(DEPTHS == 2, 77, proposals.groups)
@@ -200,7 +245,7 @@ def test_bad_arguments_are_named():
   with pytest.raises(ValueError, match='expected capacity >= 1, got 0'):
     posterior.dual(values, proposals.rows, 0)
   with pytest.raises(ValueError, match='at least 2 prompts'):
-    posterior.cross_fitted(proposals._replace(rows=np.zeros(8, int)))
+    cross_fitted(proposals._replace(rows=np.zeros(8, int)))
   with pytest.raises(ValueError, match='expected scores, got NaN for 48 nodes'):
     posterior.fit(
       proposals._replace(scores=proposals.scores * np.nan), np.full(8, True)
