@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import reference_runs
 import reference_theory as reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -107,68 +108,10 @@ def test_split_ceiling_solves_its_recursion():
   )
 
 
-def regime_source():
-  """Deterministic stretches, flat and peaked regimes, and an end of text."""
-  vocab, eos = 8, 7
-  laws = np.zeros((vocab, vocab))
-  laws[0, 1] = laws[1, 2] = 1.0  # 0 -> 1 -> 2, surely
-  laws[2] = [0.3, 0.05, 0.05, 0.3, 0.1, 0.1, 0.05, 0.05]
-  laws[3] = [0.02, 0.0, 0.01, 0.9, 0.03, 0.0, 0.0, 0.04]  # sticky
-  laws[4] = [1, 1, 1, 1, 1, 1, 1, 0.3]  # flat
-  laws[5] = [0.0, 0.0, 0.0, 0.1, 0.4, 0.4, 0.1, 0.0]
-  laws[6] = [0.5, 0.0, 0.0, 0.0, 0.0, 0.0, 0.5, 0.0]
-  laws[7, 7] = 1.0
-  return reference.MarkovSource(laws, eos)
-
-
-def sampled_runs(source, num_texts, length, rng):
-  """Lists of tokens after root 2, and their `Texts`."""
-  runs = [source.sample(2, length, rng) for _ in range(num_texts)]
-  num_tokens = np.array([len(run) for run in runs])
-  tokens = np.zeros((num_texts, length), int)
-  before = np.zeros((num_texts, length), int)
-  for row, run in enumerate(runs):
-    tokens[row, : len(run)] = run
-    before[row, : len(run)] = [2, *run[:-1]]
-  with np.errstate(divide='ignore'):
-    log_p = np.log(source.laws)[before]
-  return runs, reference.texts(log_p, tokens, num_tokens, eos_ids=[source.eos])
-
-
-def policies(source, capacity, rng):
-  """Tree policies, good and bad: name -> (history, root) -> tree."""
-  oracle = functools.cache(lambda root: source.best_tree(root, capacity))
-
-  def chain(history, root):
-    path = [()]
-    while len(path) < capacity:
-      token = int(np.argmax(source.laws[path[-1][-1] if path[-1] else root]))
-      path.append((*path[-1], token))
-    return {p for p in path if source.eos not in p}
-
-  def random(history, root):
-    trees = [(), (int(rng.integers(7)),)]
-    while len(trees) < capacity:
-      parent = trees[rng.integers(len(trees))]
-      trees.append((*parent, int(rng.integers(7))))
-    return set(trees[:capacity])
-
-  def adaptive(history, root):
-    """Draws more nodes while the text repeats itself."""
-    return oracle(root) if len(set(history[-4:])) < 4 else chain(history, root)
-
-  return {
-    'oracle': lambda history, root: oracle(root),
-    'chain': chain,
-    'random': random,
-    'adaptive': adaptive,
-  }
-
-
 def test_no_policy_exceeds_the_limits_on_a_regime_switching_source():
   rng = np.random.default_rng(0)
-  source = regime_source()
-  runs, texts = sampled_runs(source, 200, 40, rng)
+  source = reference_runs.regime_source()
+  runs, texts = reference_runs.sampled_runs(source, 200, 40, rng)
   tokens, laws = texts.num_tokens, texts.laws
   assert 0.1 < np.mean(tokens < 40) < 0.9  # some texts end by themselves
   calls = {
@@ -182,7 +125,9 @@ def test_no_policy_exceeds_the_limits_on_a_regime_switching_source():
   }
   assert np.all(limits['run_context'].value <= limits['leaf'].value + 1e-3)
   for c, capacity in enumerate(CAPACITIES):
-    for name, policy in policies(source, int(capacity), rng).items():
+    for name, policy in reference_runs.policies(
+      source, int(capacity), rng
+    ).items():
       used = np.array([reference.num_calls(run, 2, policy) for run in runs])
       achieved = float(tokens.sum() / used.sum())
       for bound, limit in limits.items():
@@ -195,45 +140,6 @@ def test_no_policy_exceeds_the_limits_on_a_regime_switching_source():
         assert np.all(ahead.low > 0.0), (name, capacity)
       if name == 'oracle' and capacity > 1:
         assert achieved > 1.5
-
-
-def least_calls(source, root, length, capacity):
-  """Expected calls of the best policy for a text of `length`, by induction."""
-  trees = source.trees(capacity)
-  alphabet = range(len(source.laws))
-
-  @functools.cache
-  def best(before, left):
-    if left == 0 or before == source.eos:
-      return 0.0
-
-    def after(tree, path, last, left):
-      """Expected further calls, once `path` is followed within the tree."""
-      total = 0.0
-      for token in alphabet:
-        p = source.laws[last, token]
-        if p > 0.0:
-          child = (*path, token)
-          if child in tree and left > 1:
-            total += p * after(tree, child, token, left - 1)
-          else:
-            total += p * best(token, left - 1)
-      return total
-
-    return 1.0 + min(after(tree, (), before, left) for tree in trees)
-
-  return best(root, length)
-
-
-def expected_totals(source, root, length, values):
-  """Expected sum over a text of `values [V]`, indexed by the token before."""
-  law, total = np.eye(len(source.laws))[root], 0.0
-  for _ in range(length):
-    if source.eos is not None:
-      law = np.where(np.arange(len(law)) == source.eos, 0.0, law)
-    total += law @ values
-    law = law @ source.laws
-  return total
 
 
 @pytest.mark.parametrize('vocab', [2, 3])
@@ -250,18 +156,18 @@ def test_ceilings_hold_against_the_best_policy_by_dynamic_programming(
     heads = heads_of(source.laws)
     s = -np.log(source.laws)
     for capacity in (1, 2, 3, 4):
-      calls = least_calls(source, 0, length, capacity)
-      tokens = expected_totals(source, 0, length, np.ones(vocab))
+      calls = reference_runs.least_calls(source, 0, length, capacity)
+      tokens = reference_runs.expected_totals(source, 0, length, np.ones(vocab))
       assert tokens <= calls * capacity + 1e-6
       for cap in np.append(np.geomspace(0.05, 10.0, 15), np.inf):
         gain = np.sum(source.laws * np.minimum(s, cap), axis=1)
-        total = expected_totals(source, 0, length, gain)
+        total = reference_runs.expected_totals(source, 0, length, gain)
         split = float(run_bounds.split_ceiling(cap, capacity))
         moment = float(run_bounds.moment_ceiling(cap, capacity, vocab))
         assert total <= calls * min(split, moment) + 1e-5
       for surplus in np.geomspace(0.01, vocab, 15):
         gain = np.asarray(context_progress(heads, surplus))
-        total = expected_totals(source, 0, length, gain)
+        total = reference_runs.expected_totals(source, 0, length, gain)
         assert total <= calls * np.log1p(capacity * surplus) + 1e-5
 
 

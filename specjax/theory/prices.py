@@ -1,0 +1,195 @@
+"""The limit of runs from best trees everywhere: a price on every token.
+
+Give each token a price `r(c) >= 0`, any function of the context c before it.
+A call that drafts the tree T at c earns the prices of the tokens it emits, one
+for each visited node, hence in expectation at most
+
+  V(c) = max over trees of N nodes of sum_v p(v) r(v).
+
+What a text earns in all is the same for every policy.  So for any policy that
+does not see the tokens it drafts for, over the n places of a text,
+
+  E[sum_i r(c_i)] <= E[sum over calls of V(c)]
+                  <= E[calls] + E[sum_i (V(c_i) - 1)_+],
+
+for a call starts at a place at most once.  Hence
+
+  E[calls] >= E[sum_i r(c_i) - (V(c_i) - 1)_+].
+
+Maximised over all prices this is the linear programme dual to that of the best
+run, and tight: with the best run's relative values h and its rate D the prices
+`(1 + E[h(next) - h(c)]) / D` have `V <= 1` everywhere and the mean `1 / D`.
+Here the prices are a positive combination of `notes` on the law at c, fitted
+on one half of the texts and used on the other; any choice is valid.
+
+V is bounded from above with the best-first tree of M >= N nodes: beside the
+root the N - 1 largest of the worths `p(v) r(v)` are taken, be they a tree or
+not, and no node that is not listed has more than the last listed probability
+and the highest price.  With M of about 3 N the latter costs little.
+
+The fit is a linear programme in the prices, with the excesses `(V - 1)_+` as
+further variables: V is the largest of linear functions, one for each choice of
+nodes, and choices are added where the last solution is exceeded.  Host code in
+NumPy, but for the notes.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy import optimize, sparse
+
+from specjax.theory import resample
+
+# Caps of the surprisals whose means are noted of a law, in nats.
+CAPS = (0.5, 1.0, 2.0, 3.0, 5.0)
+# No note is above these.
+_HIGHEST = np.array([1.0, *CAPS])
+
+# Rounds of choices of nodes; the excess that a choice may leave, in calls.
+_MAX_ROUNDS = 40
+_TOLERANCE = 1e-4
+
+
+class Trees(NamedTuple):
+  """The best-first tree at each of P places of texts, M nodes by falling p.
+
+  Attributes:
+    rows: `[P]` int, the text of each place.
+    p: `[P, M]` probability of each node's path, 1 at the root; 0 for nodes that
+      a law with little support leaves absent.
+    notes: `[P, M, J]` of the law after each node.
+    is_read: `[P, M]` bool; the notes of other nodes are not known.
+  """
+
+  rows: np.ndarray
+  p: np.ndarray
+  notes: np.ndarray
+  is_read: np.ndarray
+
+
+def notes(log_p: jax.Array) -> jax.Array:
+  """Returns what prices are made of: 1 and `sum_y p_y min(-log p_y, cap)`.
+
+  Args:
+    log_p: `[..., V]` log-probabilities of laws; -inf counts nothing.
+
+  Returns:
+    `[..., J]`, nats but for the first, one for each of `CAPS`.
+  """
+  p = jnp.exp(log_p)
+  mean = lambda cap: jnp.sum(p * jnp.minimum(-log_p, cap), axis=-1)
+  return jnp.stack([jnp.ones(p.shape[:-1]), *map(mean, CAPS)], axis=-1)
+
+
+def run_priced(
+  trees: Trees, num_rows: int, capacities: Sequence[int], seed: int = 0
+) -> np.ndarray:
+  """Returns the least calls of each text, `[C, R]`, a bound in expectation.
+
+  `sum over places of r - (V - 1)_+`; see the module.  A text's share may be
+  negative, only totals mean something.
+
+  Args:
+    trees: of every place of the texts.
+    num_rows: `R`.
+    capacities: `[C]`, N.
+    seed: draws the halves.
+
+  Raises:
+    ValueError: a capacity is below 1, or there are fewer than two texts.
+  """
+  if min(capacities) < 1:
+    raise ValueError(f'expected capacities >= 1, got {list(capacities)}')
+  is_first = np.asarray(resample.halves(trees.rows, seed))
+
+  def calls(capacity):
+    shares = [
+      progress(fit(_select(trees, half), capacity), trees, capacity)
+      for half in (~is_first, is_first)
+    ]
+    shares = np.where(is_first, *shares)
+    return np.bincount(trees.rows, weights=shares, minlength=num_rows)
+
+  return np.stack([calls(capacity) for capacity in capacities])
+
+
+def progress(prices: np.ndarray, trees: Trees, capacity: int) -> np.ndarray:
+  """Returns `r - (V - 1)_+` at each place, `[P]` calls.
+
+  Args:
+    prices: `[J]` weights of the notes, not negative.
+    trees: of the places.
+    capacity: `N`.
+  """
+  value = _dearest(prices, trees, capacity) @ prices
+  return trees.notes[:, 0] @ prices - np.maximum(value - 1.0, 0.0)
+
+
+def fit(trees: Trees, capacity: int) -> np.ndarray:
+  """Returns the prices `[J]` that show most calls in all at the places.
+
+  Args:
+    trees: of the places.
+    capacity: `N`.
+
+  Raises:
+    RuntimeError: the solver of linear programmes gave up.
+  """
+  num_places, _, num_notes = trees.notes.shape
+  # Variables: the prices, then the excess at each place.
+  gain = np.sum(trees.notes[:, 0], axis=0, dtype=float)
+  costs = np.concatenate([-gain, np.ones(num_places)])
+  excess = -sparse.eye_array(num_places, format='csr')
+  # Worth of a choice of nodes, less the excess: at most 1.
+  choices, of_places = [], []
+  prices, places = 1.0 / capacity / _HIGHEST, np.arange(num_places)
+  for _ in range(_MAX_ROUNDS):
+    choices.append(_dearest(prices, trees, capacity)[places])
+    of_places.append(excess[places])
+    solution = optimize.linprog(
+      costs,
+      A_ub=sparse.hstack([np.concatenate(choices), sparse.vstack(of_places)]),
+      b_ub=np.ones(sum(map(len, choices))),
+    )
+    if solution.x is None:
+      raise RuntimeError(f'expected prices, got: {solution.message}')
+    prices, excesses = np.split(solution.x, [num_notes])
+    values = _dearest(prices, trees, capacity) @ prices
+    places = np.flatnonzero(values - 1.0 > excesses + _TOLERANCE)
+    if not len(places):
+      break
+  return prices
+
+
+def _dearest(prices, trees, capacity):
+  """Returns `[P, J]`: the notes of the N dearest nodes, weighted with p.
+
+  The root is always among them.  Nodes that are not listed stand in where they
+  might be dearer than what is left.
+  """
+  highest = _HIGHEST * trees.p[..., None]
+  weighted = np.where(trees.is_read[..., None], 0.0, highest)
+  np.multiply(
+    trees.notes,
+    trees.p[..., None],
+    out=weighted,
+    where=trees.is_read[..., None],
+  )
+  elsewhere = highest[:, -1]  # [P, J]
+  worths = weighted[:, 1:] @ prices
+  order = np.argsort(-worths, axis=1)[:, : capacity - 1]
+  is_taken = (
+    np.take_along_axis(worths, order, axis=1) > (elsewhere @ prices)[:, None]
+  )
+  taken = np.take_along_axis(weighted[:, 1:], order[..., None], axis=1)
+  total = weighted[:, 0] + np.sum(taken * is_taken[..., None], axis=1)
+  num_left = capacity - 1 - np.sum(is_taken, axis=1)
+  return total + num_left[:, None] * elsewhere
+
+
+def _select(trees, is_used):
+  """Returns the trees of some places."""
+  return Trees(*(values[is_used] for values in trees))
