@@ -28,6 +28,7 @@ def run(
   drafters: Sequence[str] = (),
   defaults: Mapping[str, object] | None = None,
   quick: Mapping[str, object] | None = None,
+  shared: Sequence[str] | None = None,
 ) -> None:
   """Defines and parses the shared flags, calls `main` and exits.
 
@@ -39,8 +40,10 @@ def run(
     drafters: names that `--drafters` accepts, all of them its default.
     defaults: flag name -> default that suits this experiment better.
     quick: flag name -> value under `--quick`, unless the user gave one.
+    shared: the shared flags that the experiment reads, all of them if none;
+      there is no other then, but for those that say where results go.
   """
-  _define_flags(drafters)
+  _define_flags(drafters, shared)
   for name, value in (defaults or {}).items():
     FLAGS.set_default(name, value)
 
@@ -51,10 +54,14 @@ def run(
       _fail(error)
     if rest:
       _fail(f'expected flags only, got {rest[0]!r}')
-    if FLAGS.prompts and not FLAGS['prompts_per_kind'].present:
+    if (
+      'prompts' in FLAGS
+      and FLAGS.prompts
+      and not FLAGS['prompts_per_kind'].present
+    ):
       # All of the user's own prompts, whatever suits ours.
       FLAGS.prompts_per_kind = None
-    if FLAGS.quick:
+    if quick and FLAGS.quick:
       # Touches no flag that the user gave.
       for name, value in (quick or {}).items():
         FLAGS.set_default(name, value)
@@ -129,8 +136,10 @@ def corpus(tokenizer: tokenizer_lib.Tokenizer) -> list[list[int]]:
   return [tokenizer.encode(prompt.text) for prompt in prompts_lib.load()]
 
 
-def _define_flags(drafters: Sequence[str]) -> None:
-  """Defines the flags that experiments share."""
+def _define_flags(
+  drafters: Sequence[str], shared: Sequence[str] | None
+) -> None:
+  """Defines the flags that experiments share, or some of them."""
   before = set(FLAGS)
   flags.DEFINE_string(
     'model',
@@ -188,9 +197,12 @@ def _define_flags(drafters: Sequence[str]) -> None:
   for name in ('temperature', 'top_p', 'min_p'):  # 'nan' passes all bounds.
     flags.register_validator(name, math.isfinite, 'expected a finite number')
   flags.register_validator('top_p', lambda mass: mass > 0, 'expected above 0')
-  # An experiment's --help shows these too.
   for name in set(FLAGS) - before:
-    FLAGS.register_key_flag_for_module(sys.argv[0], FLAGS[name])
+    if shared is None or name in (*shared, 'results_dir', 'run_name'):
+      # An experiment's --help shows these too.
+      FLAGS.register_key_flag_for_module(sys.argv[0], FLAGS[name])
+    else:
+      delattr(FLAGS, name)
 
 
 def _define_int(name: str, default: int | None, text: str) -> None:

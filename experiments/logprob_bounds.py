@@ -3,18 +3,23 @@
 Intervals are 95 % of a bootstrap over rows of prompts, as in `curves`.
 """
 
+import functools
 from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments import curves, logprob_totals
+from experiments import curves, logprob_heads, logprob_totals
 from specjax.theory import resample, run_bounds, sampled_starts
+
+# The curve of what doubled trees win more.
+DOUBLING = 'run(2 N) - run(N)'
 
 
 def tabulate(
   rows: logprob_totals.Rows,
+  heads: logprob_heads.Heads,
   start_rows: np.ndarray,
   walks: sampled_starts.Walks,
   capacities: Sequence[int],
@@ -25,6 +30,8 @@ def tabulate(
 
   Args:
     rows: totals of R rows of prompts.
+    heads: of the laws of all tokens; where they are known there is the curve
+      `run_context`, and moments have less noise.
     start_rows: `[M]`, the row of each start.
     walks: of M starts.
     capacities: `[C]`.
@@ -32,33 +39,56 @@ def tabulate(
     seed: of halves and resamples.
 
   Returns:
-    The table, and facts beside it: `moments` of the law, what a doubling of
-    the capacity buys by `doubling_iid`, `log 2 / mu` tokens, and by
-    `doubling_run`, the rows of `run(2 N) - run(N)`, and `num_open` walks.
+    The table, and facts beside it: `moments` of the law; their `limits` and
+    the `missing` mass of the heads, None without heads; what a doubling of the
+    capacity buys by `doubling_iid`, `log 2 / mu` tokens, and by
+    `doubling_run`, the rows of `DOUBLING`; `num_open` walks.
   """
   num_tokens = rows.num_tokens
   sizes = np.asarray(capacities)
   both = np.concatenate([sizes, 2 * sizes])
   calls, doubled = np.split(_run_calls(rows, both, vocab_size, seed), 2)
   at_starts, num_open = _at_starts(start_rows, walks, capacities, seed)
-  intervals = {
-    'run': run_bounds.rate(calls, num_tokens, sizes, seed),
-    **at_starts,
-    **_iid(rows, sizes, seed),
-  }
+  sums = heads.sums(len(num_tokens)) if heads.are_known else None
+  moments = rows.moments if sums is None else sums.limits.estimate
+  intervals = {'run': run_bounds.rate(calls, num_tokens, sizes, seed)}
+  if sums is not None:
+    calls_context = _context_calls(sums.progress, num_tokens, sizes, seed)
+    intervals['run_context'] = run_bounds.rate(
+      calls_context, num_tokens, sizes, seed
+    )
+  intervals |= {**at_starts, **_iid(*moments, num_tokens, sizes, seed)}
   table = []
   for name, interval in intervals.items():
     table += curves.rows_of(name, capacities, interval)
-  mu, mu2 = zip(*resample.ratio(rows.moments, num_tokens, seed), strict=True)
-  gain = resample.ratio_difference(
-    (num_tokens, num_tokens), (doubled, calls), seed
-  )
-  slope = resample.ratio(np.log(2) * num_tokens, rows.moments[0], seed)
+  mean = lambda total: _ends(resample.ratio(total, num_tokens, seed))
+  gain = _gain(calls, doubled, num_tokens, sizes, seed)
+  slope = resample.ratio(np.log(2) * num_tokens, moments[0], seed)
   return table, {
-    'moments': {'mu': _ends(mu), 'mu2': _ends(mu2)},
+    'moments': _by_name(mean, moments),
+    **_limits(sums, mean),
     'doubling_iid': _ends(slope),
-    'doubling_run': curves.rows_of('run(2 N) - run(N)', capacities, gain),
+    'doubling_run': curves.rows_of(DOUBLING, capacities, gain),
     'num_open': num_open,
+  }
+
+
+def _limits(sums, mean_fn):
+  """Returns what the heads alone say of the moments, and what they leave."""
+  if sums is None:
+    return {'limits': None, 'missing': None}
+  sides = {'low': sums.limits.low, 'high': sums.limits.high}
+  return {
+    'limits': {k: _by_name(mean_fn, side) for k, side in sides.items()},
+    'missing': mean_fn(sums.limits.missing),
+  }
+
+
+def _by_name(mean_fn, moments):
+  """Returns the means of both moments by name."""
+  return {
+    name: mean_fn(total)
+    for name, total in zip(('mu', 'mu2'), moments, strict=True)
   }
 
 
@@ -79,6 +109,33 @@ def _run_calls(rows, capacities, vocab_size, seed):
     jnp.asarray(rows.progress, float),
     ceilings,
     jnp.asarray(rows.num_tokens),
+    jnp.asarray(capacities, float),
+    seed,
+  )
+
+
+def _gain(calls, doubled, num_tokens, capacities, seed):
+  """Returns what twice the capacity adds to the limit of runs, `[C]`."""
+  sizes = jnp.asarray(capacities, float)[:, None]
+  limit = lambda calls, sizes, counts: jnp.minimum(
+    num_tokens @ counts / (calls @ counts), sizes
+  )
+  return resample.bootstrap(
+    lambda counts: (
+      limit(doubled, 2 * sizes, counts) - limit(calls, sizes, counts)
+    ),
+    len(num_tokens),
+    seed,
+  )
+
+
+def _context_calls(progress, num_tokens, capacities, seed):
+  """Returns the calls `[C, R]` of `run_bounds.run_context`."""
+  surpluses = jnp.asarray(logprob_heads.SURPLUSES)[:, None]
+  return run_bounds.fitted_calls(
+    jnp.asarray(progress, float),
+    jnp.log1p(capacities * surpluses),
+    jnp.asarray(num_tokens),
     jnp.asarray(capacities, float),
     seed,
   )
@@ -105,20 +162,23 @@ def _at_starts(rows, walks, capacities, seed):
   return intervals, num_open
 
 
-def _iid(rows, capacities, seed):
+def _iid(first, second, num_tokens, capacities, seed):
   """Returns the bounds of the i.i.d. model at the moments of all tokens."""
-  first, second = rows.moments
+  totals = jnp.stack([jnp.asarray(x) for x in (first, second, num_tokens)])
   sizes = jnp.asarray(capacities, float)[:, None]
-
-  @jax.jit
-  def statistic(counts):
-    total = rows.num_tokens @ counts
-    mu, mu2 = first @ counts / total, second @ counts / total
-    return jnp.stack([bound(mu, mu2, sizes) for bound in curves.IID.values()])
-
-  interval = resample.bootstrap(statistic, len(rows.num_tokens), seed)
+  interval = resample.bootstrap(
+    functools.partial(_iid_bounds, totals, sizes), len(num_tokens), seed
+  )
   of_bounds = zip(*interval, strict=True)
   return {
     name: resample.Interval(*ends)
     for name, ends in zip(curves.IID, of_bounds, strict=True)
   }
+
+
+@jax.jit
+def _iid_bounds(totals, capacities, counts):
+  """Returns every bound `[.., C, S]` where rows are drawn `counts [R, S]`."""
+  first, second, num_tokens = totals @ counts
+  mu, mu2 = first / num_tokens, second / num_tokens
+  return jnp.stack([fn(mu, mu2, capacities) for fn in curves.IID.values()])

@@ -6,7 +6,8 @@ A line is one of
   llama.cpp write it, with `choices[].logprobs.content[].logprob` and perhaps
   `top_logprobs`, or with the older `choices[].logprobs.token_logprobs`;
 - a line of a batch job's output, with such a response in `response.body`;
-- `{"prompt_id": ..., "logprobs": [...], "finish_reason": ...}`.
+- `{"prompt_id": ..., "logprobs": [...], "finish_reason": ...}`, and perhaps
+  `"top_logprobs": [[...], ...]`, for tokens of any kind.
 
 Texts of one prompt are not independent.  Choices of one response share its
 prompt; a `prompt_id`, or a batch job's `custom_id`, says so across lines.  A
@@ -89,14 +90,15 @@ def find(pattern: str) -> list[str]:
 
 
 def batches(
-  paths: Sequence[str], base: float, num_tokens: int, bad_lines: BadLines
+  paths: Sequence[str], base: float, num_values: int, bad_lines: BadLines
 ) -> Iterator[list[Text]]:
   """Reads texts, so many at a time that memory stays bounded.
 
   Args:
     paths: JSON Lines, each gzip or not.
     base: of the logarithms in the files.
-    num_tokens: a batch ends with the text that reaches as many.
+    num_values: a batch ends with the text that reaches as many log-probs,
+      those of the most probable tokens included.
     bad_lines: told of every line that is left out.
   """
   batch, size = [], 0
@@ -108,8 +110,8 @@ def batches(
         bad_lines.add(path, number, error)
         continue
       batch += texts
-      size += sum(len(text.log_probs) for text in texts)
-      if size >= num_tokens:
+      size += sum(_num_values(text) for text in texts)
+      if size >= num_values:
         yield batch
         batch, size = [], 0
   if batch:
@@ -147,6 +149,12 @@ def parse(line: bytes, name: str, base: float = math.e) -> list[Text]:
   return [_text(choice, prompt, base) for choice in content['choices']]
 
 
+def _num_values(text):
+  """Returns how many log-probs a text holds."""
+  top = text.top_log_probs
+  return text.log_probs.size + (0 if top is None else top.size)
+
+
 def _lines(path, bad_lines):
   """Gives the numbers and lines of a file that are not blank."""
   number = 0
@@ -169,7 +177,7 @@ def _text(choice, prompt, base):
     raise ValueError('expected a whole response, got a chunk of a stream')
   recorded = choice.get('logprobs')
   try:
-    values, tops = _lists(recorded)
+    values, tops = _lists(choice)
     log_probs = np.asarray(values)
     top = _padded(tops)
   except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -186,10 +194,11 @@ def _text(choice, prompt, base):
   )
 
 
-def _lists(recorded):
+def _lists(choice):
   """Returns the tokens' log-probs and lists of the top ones, as recorded."""
+  recorded = choice.get('logprobs')
   if isinstance(recorded, list):
-    return recorded, []
+    return recorded, choice.get('top_logprobs') or []
   if 'content' in recorded:
     entries = recorded['content']
     return [entry['logprob'] for entry in entries], [

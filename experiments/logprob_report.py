@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import matplotlib.figure
 
-from experiments import curves, figure_files, report
+from experiments import curves, figure_files, logprob_bounds, report
 from specjax import plotting
 
 _STYLES = {
@@ -15,7 +15,10 @@ _STYLES = {
   'lorden_dual': plotting.Style(
     'i.i.d. bound (Lorden, dual)', 'tab:blue', '--', '', False
   ),
-  'run': plotting.Style('limit of any run', 'tab:red', '-', 'o'),
+  'run': plotting.Style('limit of any run', 'tab:red', '--', 'o'),
+  'run_context': plotting.Style(
+    'limit of any run, from top_logprobs', 'tab:red', '-', 's'
+  ),
   'counting': plotting.Style(
     'limit at random places (counting)', 'tab:olive', '--', '', False
   ),
@@ -39,7 +42,7 @@ def show(record: Mapping, folder: pathlib.Path) -> None:
     folder: of the run; figure.png and figure.pdf are written there.
   """
   figure_files.save(draw(record), folder / 'figure')
-  print(report.table_text(record))
+  print(table_text(record))
   for sentence in sentences(record):
     print()
     print(sentence)
@@ -49,16 +52,26 @@ def show(record: Mapping, folder: pathlib.Path) -> None:
 def draw(record: Mapping) -> matplotlib.figure.Figure:
   """Draws `D` against capacity: the limits of runs, of starts and of i.i.d."""
   name = pathlib.Path(record['flags']['input']).name
+  curve_names = {row['curve'] for row in record['table']}
   return report.draw_curves(
-    record['table'], _STYLES, f'{name}: what draft trees could win'
+    record['table'],
+    {k: v for k, v in _STYLES.items() if k in curve_names},
+    f'{name}: what draft trees could win',
   )
+
+
+def table_text(record: Mapping) -> str:
+  """Returns the table: a line a curve, and what a doubling of N would buy."""
+  rows = [*record['table'], *record['doubling_run']]
+  return report.table_text({**record, 'table': rows})
 
 
 def sentences(record: Mapping) -> list[str]:
   """Says in words what the numbers rest on, and what they mean."""
   return [
     _of_texts(record),
-    *_of_law(record),
+    *_of_heads(record),
+    _of_law(record),
     *_of_cuts(record),
     *_of_bad_lines(record),
     _of_limit(record),
@@ -74,18 +87,34 @@ def _of_texts(record):
   )
 
 
+def _of_heads(record):
+  if record['limits'] is None:
+    return []
+  between = (
+    f'{name} between {_range(record["limits"]["low"][name])} and'
+    f' {_range(record["limits"]["high"][name])}'
+    for name in ('mu', 'mu2')
+  )
+  return [
+    f'Whatever the tokens are that top_logprobs does not tell of,'
+    f' {record["missing"]["value"]:.1%} of the mass, it puts'
+    f' {" and ".join(between)}, if there are no more than'
+    f' --vocab_size={record["flags"]["vocab_size"]} tokens.'
+  ]
+
+
 def _of_law(record):
   if record['best_token_shares'] is None:
-    return [
+    return (
       'Without top_logprobs nothing shows whether these are log-probs of the'
       ' law that was sampled, after temperature and filters, and in base'
       f' {record["flags"]["log_base"]}; no number here holds if they are not.'
-    ]
+    )
   drawn, expected = record['best_token_shares']
-  return [
+  return (
     f'The most probable token was drawn {drawn:.1%} of the time and should have'
-    f' been {expected:.1%}: these are log-probs of the law that was sampled.'
-  ]
+    f' been {expected:.1%}, as fits log-probs of the law that was sampled.'
+  )
 
 
 def _of_cuts(record):
@@ -93,13 +122,15 @@ def _of_cuts(record):
     return []
   capacity, num_open = record['flags']['capacities'][-1], record['num_open'][-1]
   text = (
-    f'{record["num_cut"]} texts were cut or do not say why they ended, and'
-    f' {num_open} walks of dual and counting are open at capacity {capacity}.'
+    f'Cut, or silent on why they ended, were {record["num_cut"]} of'
+    f' {record["num_texts"]} texts; at capacity {capacity} they leave'
+    f' {num_open} walks of dual and counting open.'
   )
   if num_open:
     text += (
-      ' They count their worst case; --starts_before draws starts farther from'
-      ' the cut.'
+      ' Open walks count their worst case, which lifts both curves;'
+      ' --starts_before draws starts farther from the cut, after'
+      f' {record["shortest_cut"]} tokens at the shortest.'
     )
   return [text]
 
@@ -114,13 +145,18 @@ def _of_bad_lines(record):
 
 def _of_limit(record):
   capacity = record['flags']['capacities'][-1]
-  run = curves.find(record['table'], 'run', capacity)
-  gain = curves.find(record['doubling_run'], 'run(2 N) - run(N)', capacity)
+  names = {row['curve'] for row in record['table']}
+  limits = [
+    curves.find(record['table'], name, capacity)['D']
+    for name in names & {'run', 'run_context'}
+  ]
+  gain = curves.find(record['doubling_run'], logprob_bounds.DOUBLING, capacity)
   return (
     f'At capacity {capacity} no run of any draft tree wins more than'
-    f' {run["D"]:.2f} tokens an iteration; doubling the capacity lifts this'
-    f' limit by {gain["D"]:.2f} [{gain["low"]:.2f}, {gain["high"]:.2f}]. In the'
-    f' i.i.d. model a doubling buys {_range(record["doubling_iid"])} tokens.'
+    f' {min(limits):.2f} tokens an iteration, as estimated from these texts. A'
+    f' doubling of the capacity lifts the limit `run` by {gain["D"]:.2f}'
+    f' [{gain["low"]:.2f}, {gain["high"]:.2f}] tokens; in the i.i.d. model it'
+    f' buys {_range(record["doubling_iid"])}.'
   )
 
 

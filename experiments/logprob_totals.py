@@ -27,6 +27,8 @@ class Tokens(NamedTuple):
     places: `[M]` how many tokens precede it in its text.
     ends: `[M]` where its text ends in these arrays.
     has_ended: `[M]` bool, its text came to its own end.
+    tops: `[M, K]` log-probs of the most probable tokens, in any order and
+      padded with -inf; None where a text does not record them.
   """
 
   surprisals: np.ndarray
@@ -34,6 +36,7 @@ class Tokens(NamedTuple):
   places: np.ndarray
   ends: np.ndarray
   has_ended: np.ndarray
+  tops: np.ndarray | None
 
 
 class Rows:
@@ -61,6 +64,7 @@ class Rows:
       places=np.arange(len(begins)) - begins,
       ends=each(ends),
       has_ended=each([text.has_ended for text in texts]) > 0,
+      tops=_stack([text.top_log_probs for text in texts]),
     )
 
   def add(self, tokens: Tokens) -> None:
@@ -157,3 +161,14 @@ class Starts:
     """Returns rows `[M]` and walks of the starts that were drawn."""
     rows, surprisals, has_ended = zip(*self._drawn, strict=True)
     return np.array(rows), sampled_starts.of_surprisals(surprisals, has_ended)
+
+
+def _stack(tops):
+  """Returns lists `[T_i, K_i]` as one, or None where there are not all."""
+  if not tops or any(top is None for top in tops):
+    return None
+  width = max(top.shape[1] for top in tops)
+  pad = lambda x: np.pad(
+    x, [(0, 0), (0, width - x.shape[1])], constant_values=-np.inf
+  )
+  return np.concatenate([pad(top) for top in tops])

@@ -5,6 +5,7 @@ import json
 import math
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -17,6 +18,7 @@ from experiments import (
   bound_from_logprobs,
   curves,
   logprob_bounds,
+  logprob_files,
   logprob_report,
   records,
 )
@@ -60,16 +62,12 @@ def write_log(path, generations, name):
 
 
 def read(path, num_starts=1000):
-  stream = bound_from_logprobs.Stream(CAPACITIES, 'e', num_starts, None, SEED)
+  stream = bound_from_logprobs.Stream(
+    CAPACITIES, 'e', VOCAB, num_starts, None, SEED
+  )
   stream.read([str(path)])
   stream.check()
   return stream
-
-
-def tabulate(stream):
-  return logprob_bounds.tabulate(
-    stream.rows, *stream.starts.walks(), CAPACITIES, VOCAB, SEED
-  )
 
 
 @pytest.fixture(scope='module')
@@ -84,7 +82,7 @@ def streams(generations, tmp_path_factory):
 @pytest.fixture(scope='module')
 def made(streams):
   """The table and the facts of the log."""
-  return tabulate(streams['chat'])
+  return streams['chat'].tabulate()
 
 
 def padded(generations):
@@ -129,10 +127,17 @@ def test_run_is_that_of_the_arrays(made, generations):
     for n in (sizes, 2 * sizes)
   ]
   check_rows(table, 'run', run_bounds.rate(calls[0], lengths, sizes, SEED))
-  gain = resample.ratio_difference(
-    (lengths, lengths), (calls[1], calls[0]), SEED
+  limit = lambda calls, n, counts: jnp.minimum(
+    lengths @ counts / (calls @ counts), n[:, None]
   )
-  check_rows(facts['doubling_run'], 'run(2 N) - run(N)', gain)
+  gain = resample.bootstrap(
+    lambda counts: (
+      limit(calls[1], 2 * sizes, counts) - limit(calls[0], sizes, counts)
+    ),
+    len(lengths),
+    SEED,
+  )
+  check_rows(facts['doubling_run'], logprob_bounds.DOUBLING, gain)
 
 
 def test_iid_bounds_are_those_of_the_moments(made, generations):
@@ -191,7 +196,7 @@ def test_a_hundred_thousand_tokens_stream(tmp_path):
     for i in range(1100):
       file.write(json.dumps({'prompt_id': i, **line}) + '\n')
   stream = read(path, num_starts=300)
-  table, facts = tabulate(stream)
+  table, facts = stream.tabulate()
   found = stream.facts()
   assert found['num_tokens'] == 110_000
   assert found['num_texts'] == found['num_cut'] == 1100
@@ -204,7 +209,7 @@ def test_a_hundred_thousand_tokens_stream(tmp_path):
 
 def stream_of(tmp_path, lines, base='e'):
   reference_logprobs.write(tmp_path / 'log', lines)
-  stream = bound_from_logprobs.Stream(CAPACITIES, base, 100, None, SEED)
+  stream = bound_from_logprobs.Stream(CAPACITIES, base, VOCAB, 100, None, SEED)
   stream.read([str(tmp_path / 'log')])
   return stream
 
@@ -226,9 +231,13 @@ def chat_lines(temperature):
     (lambda: chat_lines(0.6), 'e', 'got another'),
     (lambda: chat_lines(1.0), '2', 'values that fit base e'),
     (lambda: [{'prompt_id': i, 'logprobs': [0.0]} for i in 'ab'], 'e', 'got 0'),
-    (lambda: [{'logprobs': [-1.0]}], 'e', '2 prompts or more'),
-    (lambda: ['nonsense'], 'e', 'got none and 1 bad lines .*log:1'),
-    (list, 'e', 'got none and 0 bad lines'),
+    (lambda: [{'logprobs': [-1.0]}], 'e', '2 prompts or more, .* got 1:'),
+    (
+      lambda: ['nonsense'],
+      'e',
+      'got none and 1 bad lines; the first is .*log:1: ',
+    ),
+    (list, 'e', 'got none and 0 bad lines$'),
   ],
 )
 def test_logs_that_bound_nothing_are_refused(tmp_path, lines, base, reason):
@@ -245,7 +254,7 @@ def test_cut_texts_count_their_worst_case(tmp_path):
   for reason in ('stop', 'length', None):
     path = tmp_path / str(reason)
     reference_logprobs.write(path, lines(reason))
-    tables[reason], facts = tabulate(read(path))
+    tables[reason], facts = read(path).tabulate()
     opens[reason] = facts['num_open'][-1]
   assert opens['stop'] == 0 < opens['length'] == opens[None]
   assert tables['length'] == tables[None]
@@ -254,6 +263,23 @@ def test_cut_texts_count_their_worst_case(tmp_path):
   # texts, more.
   assert at('stop') == pytest.approx(1 + 3.5, abs=0.1)
   assert at('length') > at('stop') + 1
+
+
+def test_prompts_without_entropy_leave_finite_words(tmp_path):
+  lines = [
+    {'prompt_id': i, 'logprobs': [value] * 4, 'finish_reason': 'stop'}
+    for i, value in enumerate([-0.5, 0.0])
+  ]
+  stream = stream_of(tmp_path, lines)
+  table, facts = stream.tabulate()
+  flags = {'capacities': CAPACITIES, 'log_base': 'e', 'input': 'log'}
+  record = {'flags': flags, 'table': table, **facts, **stream.facts()}
+  # A resample that drew the second prompt alone.
+  assert facts['doubling_iid']['high'] is None
+  assert ', inf]' in ' '.join(logprob_report.sentences(record))
+  gain = curves.find(facts['doubling_run'], logprob_bounds.DOUBLING, 5)
+  assert 0 <= gain['low'] <= gain['high'] <= 5
+  logprob_report.draw(record)
 
 
 def run_command(folder, *arguments):
@@ -305,16 +331,34 @@ def test_the_command_leaves_record_arrays_and_figure(tmp_path):
     assert sentence in done.stdout
   for words in [
     '600 tokens of 20 texts, in 20 rows of prompts: mu = ',
-    'these are log-probs of the law that was sampled',
-    '1 texts were cut or do not say why they ended',
+    'as fits log-probs of the law that was sampled',
+    'top_logprobs does not tell of',
+    'Cut, or silent on why they ended, were 1 of 20 texts; ',
     f'1 bad lines were left out:\n  {tmp_path}/b.jsonl:11: expected JSON',
     'At capacity 16 no run of any draft tree wins more than',
+    '\nrun_context ',
+    f'\n{logprob_bounds.DOUBLING} ',
+    'Finished in ',
     f'Figure: {folder / "figure.png"}',
   ]:
     assert words in done.stdout
   with np.load(folder / 'arrays.npz') as arrays:
     assert arrays['rows/num_tokens'].sum() == 600
-    assert jnp.isfinite(arrays['rows/progress']).all()
+    assert np.isfinite(arrays['rows/progress']).all()
+    for j, name in enumerate(['mu', 'mu2']):
+      low, value, high = (
+        arrays[f'heads/{side}'][j].sum() / 600
+        for side in ('low', 'estimate', 'high')
+      )
+      assert record['moments'][name]['value'] == pytest.approx(value)
+      assert low < value < high
+      for side, limit in (('low', low), ('high', high)):
+        found = record['limits'][side][name]
+        assert found['value'] == pytest.approx(limit)
+        assert found['low'] < found['value'] < found['high']
+    missing = arrays['heads/missing'].sum() / 600
+    assert 0 < missing < 1
+    assert record['missing']['value'] == pytest.approx(missing)
 
 
 def test_without_tops_the_law_is_left_to_the_user(streams, made):
@@ -336,15 +380,38 @@ def test_without_tops_the_law_is_left_to_the_user(streams, made):
 @pytest.mark.parametrize(
   'arguments, reason',
   [
-    (['--temperature=0'], 'got greedy text'),
     (['--temperature=0.7', '--logprobs_temperature=1'], 'of temperature 1 for'),
     (['--input=nowhere'], "got none at 'nowhere'"),
+    ([], 'got none; see --help'),
+    (['--model=smollm2-135m'], "Unknown command line flag 'model'"),
   ],
 )
 def test_bad_input_is_one_line(tmp_path, arguments, reason):
   done = run_command(tmp_path, *arguments)
   assert done.returncode == 2
   (line,) = done.stderr.splitlines()
-  assert line.startswith('error: expected')
+  assert line.startswith('error: ')
   assert reason in line
   assert not (tmp_path / 'results').exists()
+
+
+def test_help_tells_the_formats_and_no_flag_without_meaning(tmp_path):
+  done = run_command(tmp_path, '--help')
+  for words in ('"top_logprobs"', 'batch job', '--input', '--temperature'):
+    assert words in done.stdout
+  for name in ('model', 'prompts', 'drafters', 'dtype', 'quick'):
+    assert f'--{name}' not in done.stdout
+
+
+def test_a_format_of_the_help_is_read(tmp_path):
+  _, *blocks = re.split(r'\n  (?={")', bound_from_logprobs.__doc__)
+  lines = [re.split(r'\n\n', block)[0] for block in blocks]
+  lines = [re.sub(r'  +[a-z ]*$', '', x, flags=re.M) for x in lines]
+  body = json.loads(lines[0])
+  lines[2] = json.dumps({'custom_id': '7', 'response': {'body': body}})
+  assert len(lines) == 4
+  for line in lines:
+    (text,) = logprob_files.parse(line.encode(), 'p')
+    assert text.has_ended
+    np.testing.assert_array_equal(text.log_probs, [-0.2])
+    np.testing.assert_array_equal(text.top_log_probs, [[-0.2, -2.1]])

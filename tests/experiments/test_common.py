@@ -80,6 +80,16 @@ def test_defaults(toy):
   }
 
 
+def test_only_the_shared_flags_that_are_read(toy, tmp_path):
+  head, _ = TOY.split('if __name__')
+  (tmp_path / 'toy.py').write_text(
+    f"{head}if __name__ == '__main__': common.run(main, shared=('seed',))"
+  )
+  assert json.loads(toy().stdout) == {'seed': 0, 'starts': 48}
+  assert "Unknown command line flag 'model'" in toy('--model=x').stderr
+  assert '--results_dir' in toy('--help').stdout
+
+
 def test_a_file_of_ones_own_is_taken_whole(toy):
   assert json.loads(toy('--prompts=x').stdout)['prompts_per_kind'] is None
   few = toy('--prompts=x', '--prompts_per_kind=1', '--quick')

@@ -54,6 +54,14 @@ def test_top_log_probs_may_be_missing(name):
   assert text.has_ended
 
 
+def test_plain_lines_may_list_most_probable_tokens():
+  tops = [[-0.5, -1.5], [-0.25, -3.0, -4.0]]
+  (text,) = parse({'logprobs': [-0.5, -0.25], 'top_logprobs': tops})
+  np.testing.assert_array_equal(
+    text.top_log_probs, [[-0.5, -1.5, -math.inf], tops[1]]
+  )
+
+
 def test_a_text_without_tokens_or_end_is_one():
   (text,) = parse({'prompt_id': 7, 'logprobs': []})
   assert text.prompt == '7'
@@ -130,11 +138,11 @@ def test_what_is_wrong_with_a_line_is_said(name):
   assert reason in str(error.value)
 
 
-def read(paths, num_tokens=100):
+def read(paths, num_values=100):
   bad_lines = logprob_files.BadLines()
   batches = list(
     logprob_files.batches(
-      [str(p) for p in paths], math.e, num_tokens, bad_lines
+      [str(p) for p in paths], math.e, num_values, bad_lines
     )
   )
   return batches, bad_lines
@@ -183,6 +191,14 @@ def test_batches_are_of_whole_texts(tmp_path):
   batches, _ = read([path], 10)
   assert [len(batch) for batch in batches] == [3, 3, 1]
   assert [t.prompt for b in batches for t in b] == [str(i) for i in range(7)]
+
+
+def test_listed_tokens_fill_a_batch_too(tmp_path):
+  path = tmp_path / 'log.jsonl'
+  line = {'logprobs': [-1.0] * 2, 'top_logprobs': [[-1.0, -2.0]] * 2}
+  reference_logprobs.write(path, [line] * 5)
+  batches, _ = read([path], 12)
+  assert [len(batch) for batch in batches] == [2, 2, 1]
 
 
 def test_files_are_found_by_glob(tmp_path):
