@@ -18,22 +18,26 @@ PROMPT = [1, 0, 2]
 NUM_ROWS = 3000
 
 
-def propose(verifier, shape_fn, num_nodes, replace, settings=(1.0,)):
-  """Trees of many rows that differ in their seeds alone."""
+@pytest.fixture(scope='module')
+def prefix(tiny3):
+  """Rows that differ in their seeds alone."""
   [batch] = prefill.read_prompts(
-    verifier,
-    [PROMPT] * NUM_ROWS,
-    max_new_tokens=1,
-    sampling=sampling_lib.make(NUM_ROWS, *settings),
-    batch_size=NUM_ROWS,
+    tiny3, [PROMPT] * NUM_ROWS, max_new_tokens=1, batch_size=NUM_ROWS
   )
-  drafter = filled.drawn(reader_lib.verifier(), shape_fn, num_nodes, replace)
-  params = base.Params(verifier, (), batch.sampling)
-  prefix = batch.prefix
-  run = jax.jit(drafter.propose, static_argnums=4)
+  return batch.prefix
+
+
+@functools.partial(jax.jit, static_argnums=(0, 5))
+def propose_of(drafter, *args):
+  return drafter.propose(*args)
+
+
+def propose(verifier, prefix, drafter, num_nodes, settings=(1.0,)):
+  sampling = sampling_lib.make(NUM_ROWS, *settings)
+  params = base.Params(verifier, (), sampling)
   state = drafter.init(params, prefix)
-  proposal, _ = run(params, state, prefix.tokens, prefix.lengths, num_nodes)
-  return jax.device_get(proposal)
+  args = (params, state, prefix.tokens, prefix.lengths, num_nodes)
+  return jax.device_get(propose_of(drafter, *args)[0])
 
 
 def law_after(verifier, text):
@@ -52,16 +56,24 @@ def check_counts(words, expected):
     assert abs(found.get(word, 0) - len(words) * p) < 4.5 * spread
 
 
+def drawn(shape, max_nodes, replace=False):
+  return filled.drawn(
+    reader_lib.verifier(), lambda num_nodes: shape, max_nodes, replace
+  )
+
+
 # The root's children 1 and 2, and the only child 3 of 1.
-def forked(num_nodes):
-  parents = np.array([-1, 0, 0, 1], np.int32)[:num_nodes]
-  ranks = np.array([0, 0, 1, 0], np.int32)[:num_nodes]
-  return shapes.Shape(parents, ranks)
+FORKED = shapes.Shape(
+  np.array([-1, 0, 0, 1], np.int32), np.array([0, 0, 1, 0], np.int32)
+)
+FORKS = {replace: drawn(FORKED, 4, replace) for replace in (False, True)}
 
 
 @pytest.mark.parametrize('replace', [False, True])
-def test_children_are_drawn_from_the_laws_on_their_branch(tiny3, replace):
-  proposal = propose(tiny3, forked, 4, replace)
+def test_children_are_drawn_from_the_laws_on_their_branch(
+  tiny3, prefix, replace
+):
+  proposal = propose(tiny3, prefix, FORKS[replace], 4)
   trees, laws = proposal.tree, proposal.log_q_full
   law = functools.cache(lambda text: law_after(tiny3, text))
   root, expected = law(tuple(PROMPT)), {}
@@ -81,9 +93,9 @@ def test_children_are_drawn_from_the_laws_on_their_branch(tiny3, replace):
     np.testing.assert_array_equal(trees.log_q[:, node], said)
 
 
-def test_tokens_that_cannot_be_sampled_are_drawn_last(tiny3):
+def test_tokens_that_cannot_be_sampled_are_drawn_last(tiny3, prefix):
   """Top-k of 1 leaves one token: its siblings say that they are none."""
-  proposal = propose(tiny3, forked, 4, False, (1.0, 1))
+  proposal = propose(tiny3, prefix, FORKS[False], 4, (1.0, 1))
   best = np.argmax(law_after(tiny3, tuple(PROMPT)))
   assert np.all(proposal.tree.tokens[:, 1] == best)
   assert np.all(proposal.tree.log_q[:, 1] == 0)
@@ -103,14 +115,9 @@ def test_tokens_that_cannot_be_sampled_are_drawn_last(tiny3):
     (shapes.Shape(np.r_[-1, 0], np.r_[0, 1]), 2, r'got \[1\] at node 0'),
   ],
 )
-def test_what_cannot_be_drawn_is_refused(tiny3, shape, max_nodes, message):
-  drafter = filled.drawn(
-    reader_lib.verifier(), lambda n: shape, max_nodes, False
-  )
-  [batch] = prefill.read_prompts(tiny3, [PROMPT], max_new_tokens=1)
-  params = base.Params(tiny3, (), batch.sampling)
-  prefix = batch.prefix
-  state = drafter.init(params, prefix)
-  num_nodes = len(shape.parents)
+def test_what_cannot_be_drawn_is_refused(
+  tiny3, prefix, shape, max_nodes, message
+):
+  drafter = drawn(shape, max_nodes)
   with pytest.raises(ValueError, match=message):
-    drafter.propose(params, state, prefix.tokens, prefix.lengths, num_nodes)
+    propose(tiny3, prefix, drafter, len(shape.parents))
