@@ -43,14 +43,26 @@ def of_laws(
     laws: summaries `[...]`.
     excluded: `[num_eos]` int32, tokens of the head that shall not count.
   """
-  p = jnp.exp(laws.top_log_p)
+  head = of_top(laws.top_log_p)
+  if excluded is None:
+    return head
+  is_excluded = jnp.isin(laws.top_tokens, excluded)
+  return head.replace(p=jnp.where(is_excluded, 0.0, head.p))
+
+
+def of_top(top_log_p: jax.Array) -> Head:
+  """Returns the heads `[...]` of laws whose K most probable tokens are known.
+
+  Args:
+    top_log_p: `[..., K]` falling; -inf past the support.
+  """
+  p = jnp.exp(top_log_p)
   # A head that holds the whole support has no tail but rounding.
-  holds_all = jnp.isneginf(laws.top_log_p[..., -1])
+  holds_all = jnp.isneginf(top_log_p[..., -1])
   tail_mass = jnp.maximum(1.0 - jnp.sum(p, axis=-1), 0.0)
-  tail_mass = jnp.where(holds_all, 0.0, tail_mass)
-  if excluded is not None:
-    p = jnp.where(jnp.isin(laws.top_tokens, excluded), 0.0, p)
-  return Head(log_p=laws.top_log_p, p=p, tail_mass=tail_mass)
+  return Head(
+    log_p=top_log_p, p=p, tail_mass=jnp.where(holds_all, 0.0, tail_mass)
+  )
 
 
 def excess(head: Head, log_theta: jax.Array) -> jax.Array:

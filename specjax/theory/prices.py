@@ -22,10 +22,13 @@ run, and tight: with the best run's relative values h and its rate D the prices
 Here the prices are a positive combination of `notes` on the law at c, fitted
 on one half of the texts and used on the other; any choice is valid.
 
-V is bounded from above with the best-first tree of M >= N nodes: beside the
-root the N - 1 largest of the worths `p(v) r(v)` are taken, be they a tree or
-not, and no node that is not listed has more than the last listed probability
-and the highest price.  With M of about 3 N the latter costs little.
+V is bounded from above in two ways.  With the best-first tree of M >= N nodes:
+beside the root the N - 1 largest of the worths `p(v) r(v)` are taken, be they a
+tree or not, and no node that is not listed has more than the last listed
+probability and the highest price.  With M of about 3 N the latter costs little.
+And without a tree: each note has the ceiling that `run_bounds.run_context` has
+for it, so that no more calls are needed than that limit says, but for its finer
+choice.
 
 The fit is a linear programme in the prices, with the excesses `(V - 1)_+` as
 further variables: V is the largest of linear functions, one for each choice of
@@ -41,12 +44,17 @@ import jax.numpy as jnp
 import numpy as np
 from scipy import optimize, sparse
 
+from specjax.theory import heads as heads_lib
 from specjax.theory import resample
 
-# Caps of the surprisals whose means are noted of a law, in nats.
-CAPS = (0.5, 1.0, 2.0, 3.0, 5.0)
+# The values of B for which a law's progress, as in `run_bounds.run_context`, is
+# noted.
+SURPLUSES = (0.3, 1.0, 3.0, 10.0, 30.0)
 # No note is above these.
-_HIGHEST = np.array([1.0, *CAPS])
+_HIGHEST = np.array([1.0, *np.log1p(SURPLUSES)])
+
+# Most probable tokens from which notes are made; more than 1 + B.
+_NUM_TOP = 64
 
 # Rounds of choices of nodes; the excess that a choice may leave, in calls.
 _MAX_ROUNDS = 40
@@ -71,17 +79,25 @@ class Trees(NamedTuple):
 
 
 def notes(log_p: jax.Array) -> jax.Array:
-  """Returns what prices are made of: 1 and `sum_y p_y min(-log p_y, cap)`.
+  """Returns what prices are made of: 1 and `sum_y p_y min(-log p_y, lam(B))`.
+
+  lam(B) solves `sum_y min(1, p_y e^lam) = 1 + B`.
 
   Args:
     log_p: `[..., V]` log-probabilities of laws; -inf counts nothing.
 
   Returns:
-    `[..., J]`, nats but for the first, one for each of `CAPS`.
+    `[..., J]`, nats but for the first, one for each of `SURPLUSES`.
   """
-  p = jnp.exp(log_p)
-  mean = lambda cap: jnp.sum(p * jnp.minimum(-log_p, cap), axis=-1)
-  return jnp.stack([jnp.ones(p.shape[:-1]), *map(mean, CAPS)], axis=-1)
+  num_top = min(_NUM_TOP, log_p.shape[-1])
+  head = heads_lib.of_top(jax.lax.top_k(log_p, num_top)[0])
+
+  def progress_at(surplus):
+    cap = heads_lib.saturating_cap(head, surplus)
+    return heads_lib.capped_surprisal(head, cap)
+
+  ones = jnp.ones(log_p.shape[:-1])
+  return jnp.stack([ones, *map(progress_at, SURPLUSES)], axis=-1)
 
 
 def run_priced(
@@ -124,7 +140,9 @@ def progress(prices: np.ndarray, trees: Trees, capacity: int) -> np.ndarray:
     trees: of the places.
     capacity: `N`.
   """
-  value = _dearest(prices, trees, capacity) @ prices
+  value = np.minimum(
+    _dearest(prices, trees, capacity) @ prices, _ceilings(capacity) @ prices
+  )
   return trees.notes[:, 0] @ prices - np.maximum(value - 1.0, 0.0)
 
 
@@ -138,6 +156,14 @@ def fit(trees: Trees, capacity: int) -> np.ndarray:
   Raises:
     RuntimeError: the solver of linear programmes gave up.
   """
+  # Single notes, as dear as their ceilings allow, need no tree.
+  single = np.diag(1.0 / _ceilings(capacity))
+  shown = lambda prices: np.sum(progress(prices, trees, capacity))
+  return max([_fit_to_trees(trees, capacity), *single], key=shown)
+
+
+def _fit_to_trees(trees, capacity):
+  """Returns the best prices `[J]` where trees bound what a call earns."""
   num_places, _, num_notes = trees.notes.shape
   # Variables: the prices, then the excess at each place.
   gain = np.sum(trees.notes[:, 0], axis=0, dtype=float)
@@ -162,6 +188,11 @@ def fit(trees: Trees, capacity: int) -> np.ndarray:
     if not len(places):
       break
   return prices
+
+
+def _ceilings(capacity):
+  """Returns `[J]`, what a call earns at most of each note."""
+  return np.array([capacity, *np.log1p(capacity * np.array(SURPLUSES))])
 
 
 def _dearest(prices, trees, capacity):

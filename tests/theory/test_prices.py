@@ -5,18 +5,25 @@ import numpy as np
 import pytest
 import reference_runs
 import reference_theory as reference
+from scipy import optimize
 
 from specjax.theory import prices as prices_lib
 from specjax.theory import resample, run_bounds
 
 
 def notes_after(source):
-  """The notes after each token, `[V, J]`, one by one."""
+  """The notes after each token, `[V, J]`, by a search for the caps."""
   notes = []
   for law in source.laws:
-    law = law[law > 0]
-    means = [np.sum(law * np.minimum(-np.log(law), c)) for c in prices_lib.CAPS]
-    notes.append([1.0, *means])
+    s = -np.log(law[law > 0])
+    notes.append([1.0])
+    for surplus in prices_lib.SURPLUSES:
+      sum_at = lambda cap, s=s: np.sum(np.minimum(1.0, np.exp(cap - s)))
+      excess = lambda cap, b=surplus, f=sum_at: f(cap) - 1.0 - b
+      # Beyond the last surprisal nothing is capped.
+      end = np.max(s)
+      cap = optimize.brentq(excess, 0.0, end) if excess(end) > 0 else end
+      notes[-1].append(np.sum(np.exp(-s) * np.minimum(s, cap)))
   return np.array(notes)
 
 
@@ -40,12 +47,14 @@ def trees_at(source, roots, rows, num_nodes):
   return prices_lib.Trees(np.asarray(rows), p, noted, p > 0)
 
 
-def test_notes_are_capped_surprisals():
-  laws = np.array([[0.5, 0.25, 0.25, 0.0], [1.0, 0.0, 0.0, 0.0]])
-  source = reference.MarkovSource(np.concatenate([laws, laws]))
+def test_notes_are_the_progress_of_saturating_caps():
+  laws = np.random.default_rng(1).dirichlet(np.full(200, 0.1), size=200)
+  laws[0] = np.eye(200)[3]
+  laws[1] = np.where(np.arange(200) < 4, [0.25], 0.0)
+  source = reference.MarkovSource(np.maximum(laws, 1e-9) * (laws > 0))
   with np.errstate(divide='ignore'):
     found = prices_lib.notes(jnp.log(source.laws))
-  np.testing.assert_allclose(found, notes_after(source), rtol=1e-5)
+  np.testing.assert_allclose(found, notes_after(source), rtol=1e-4)
 
 
 @pytest.mark.parametrize(('vocab', 'has_eos'), [(2, False), (3, True)])
