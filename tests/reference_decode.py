@@ -63,13 +63,23 @@ def _all_logits(params, tokens):
   return llama_model.head(params, hidden)
 
 
-def plain(params, prompt, eos_ids, max_new_tokens, max_length, seed, sampling):
+def plain(
+  params,
+  prompt,
+  eos_ids,
+  max_new_tokens,
+  max_length,
+  seed,
+  sampling,
+  edit_fn=lambda logits, output: logits,
+):
   """Decodes one prompt token by token; output ids and log-probabilities."""
   tokens, log_probs = list(prompt), []
   while len(tokens) < min(len(prompt) + max_new_tokens, max_length):
     logits = logits_after(params, tokens)[-1]
+    logits = edit_fn(logits, tokens[len(prompt) :])
     token, log_p = _draw(
-      jnp.asarray(logits)[None],
+      jnp.asarray(logits, jnp.float32)[None],
       sampling,
       jnp.uint32([seed]),
       jnp.int32([len(tokens)]),

@@ -3,6 +3,7 @@
 import collections
 from typing import NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 import reference_decode
 
@@ -51,11 +52,15 @@ def slow_law(logits, setting, prompt, output):
 def sampling_of(settings):
   """Sampling parameters with a row for each setting; all name the same ends."""
   column = lambda name: [getattr(setting, name) for setting in settings]
-  return sampling_lib.make(len(settings)).replace(
-    **{
-      name: np.asarray(column(name), np.int32 if name == 'top_k' else None)
-      for name in ('temperature', 'top_k', 'top_p', 'min_p')
-    },
+  sampling = sampling_lib.Sampling(
+    temperature=jnp.asarray(column('temperature'), jnp.float32),
+    top_k=jnp.asarray(column('top_k'), jnp.int32),
+    top_p=jnp.asarray(column('top_p'), jnp.float32),
+    min_p=jnp.asarray(column('min_p'), jnp.float32),
+  )
+  if all(setting[4:] == Setting()[4:] for setting in settings):
+    return sampling
+  return sampling.replace(
     edits=edits_lib.make(
       len(settings),
       repetition=column('repetition'),
@@ -64,5 +69,5 @@ def sampling_of(settings):
       bias=[dict(pairs) for pairs in column('bias')],
       min_new_tokens=column('min_new_tokens'),
       eos_ids=settings[0].eos_ids,
-    ),
+    )
   )

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import reference_cases as cases
+import reference_edits
 
 
 @pytest.fixture(scope='session')
@@ -24,9 +25,15 @@ def mixed(tiny):
 
 
 @pytest.fixture(scope='session')
+def edited(tiny, mixed):
+  """The same prompts with penalties, bias and minimum lengths."""
+  return cases.make_case(tiny, mixed.prompts, cases.EDITS)
+
+
+@pytest.fixture(scope='session')
 def short(tiny):
   """Every prompt of one token, half of them greedy, half sampled."""
-  settings = [(float(t % 2), 0, 1.0, 0.0) for t in range(cases.VOCAB)]
+  settings = [reference_edits.Setting(float(t % 2)) for t in range(cases.VOCAB)]
   return cases.make_case(tiny, [[t] for t in range(cases.VOCAB)], settings)
 
 

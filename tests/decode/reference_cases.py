@@ -1,11 +1,14 @@
 """Prompts with their plain texts, and the ways to decode them."""
 
+import functools
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import reference_decode
+import reference_drafts
+import reference_edits
 
 from specjax import sampling as sampling_lib
 from specjax.decode import prefill
@@ -16,17 +19,36 @@ VOCAB = 23
 EOS = (4, 22)
 MAX_LENGTH = 128
 MAX_NEW = 12
-# Temperature, top-k, top-p and min-p by row.
-SETTINGS = (
-  (0.0, 0, 1.0, 0.0),
-  (1.0, 0, 1.0, 0.0),
-  (0.7, 3, 1.0, 0.0),
-  (1.0, 0, 0.6, 0.0),
-  (0.0, 0, 1.0, 0.0),
-  (1.0, 0, 1.0, 0.0),
-  (1.0, 0, 1.0, 0.2),
-  (0.5, 5, 0.9, 0.05),
-)
+SETTINGS = [
+  reference_edits.Setting(*numbers)
+  for numbers in (
+    (0.0, 0, 1.0, 0.0),
+    (1.0, 0, 1.0, 0.0),
+    (0.7, 3, 1.0, 0.0),
+    (1.0, 0, 0.6, 0.0),
+    (0.0, 0, 1.0, 0.0),
+    (1.0, 0, 1.0, 0.0),
+    (1.0, 0, 1.0, 0.2),
+    (0.5, 5, 0.9, 0.05),
+  )
+]
+EDITS = [
+  reference_edits.Setting(**edits, eos_ids=EOS)
+  for edits in (
+    {'temperature': 0.0, 'repetition': 1.4},
+    {'repetition': 1.4},
+    {'temperature': 0.0, 'presence': 1.0, 'frequency': 0.5},
+    {'bias': ((7, 4.0), (11, -5.0)), 'temperature': 0.7},
+    {'frequency': 0.7, 'top_k': 8},
+    {},
+    {'bias': tuple((token, 3.0) for token in EOS), 'min_new_tokens': 5},
+    {'presence': 0.6},
+  )
+]
+
+
+# Shape of the trees that are drawn.
+DRAWN = (-1, 0, 0, 1, 1, 2)
 
 
 class Case(NamedTuple):
@@ -70,35 +92,45 @@ class Case(NamedTuple):
 
 
 def make_case(params, prompts, settings):
-  columns = zip(*settings, strict=True)
-  sampling = sampling_lib.Sampling(*(jnp.asarray(c) for c in columns))
+  sampling = reference_edits.sampling_of(settings)
   seeds = [100 + i for i in range(len(prompts))]
-  outputs = [
-    reference_decode.plain(
-      params,
-      prompt,
-      (),
-      MAX_NEW,
-      MAX_LENGTH,
-      seeds[i],
-      jax.tree.map(lambda x, i=i: x[i : i + 1], sampling),
+  outputs = []
+  for row, (prompt, setting) in enumerate(zip(prompts, settings, strict=True)):
+    one = jax.tree.map(lambda x, row=row: x[row : row + 1], sampling)
+    edit_fn = functools.partial(slow_edit, setting, prompt)
+    outputs.append(
+      reference_decode.plain(
+        params,
+        prompt,
+        (),
+        MAX_NEW,
+        MAX_LENGTH,
+        seeds[row],
+        one.replace(edits=None),
+        edit_fn,
+      )
     )
-    for i, prompt in enumerate(prompts)
-  ]
   texts, log_probs = map(list, zip(*outputs, strict=True))
   return Case(list(prompts), seeds, sampling, texts, log_probs)
+
+
+def slow_edit(setting, prompt, logits, output):
+  return reference_edits.slow_edit(logits, setting, prompt, output)
 
 
 def setups(mixed):
   """Arguments of `decode` by name."""
   texts = [[*p, *t] for p, t in zip(mixed.prompts, mixed.texts, strict=True)]
   table = bigram.corpus_table(texts, VOCAB)
+  laws = jax.random.normal(jax.random.key(0), (VOCAB, VOCAB))
+  laws = jax.nn.log_softmax(laws)
   binary = lambda n: shapes.k_ary(n, 2)
   kinds = {
     'planted': (reference_decode.planted(VOCAB), mixed.truth(), 7),
     'lookup': (lookup.make(max_match=2), (), 5),
     'bigram': (bigram.make(binary), table, 7),
     'oracle': (oracle.make(4, EOS), (), 4),
+    'drawn': (reference_drafts.make(DRAWN, False), laws, len(DRAWN)),
   }
   speculative = {
     name: {
@@ -109,4 +141,5 @@ def setups(mixed):
     }
     for name, (drafter, params, num_nodes) in kinds.items()
   }
+  speculative['drawn']['rule'] = 'without_replacement'
   return speculative | {'plain': {'eos_ids': EOS}}

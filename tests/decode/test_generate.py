@@ -1,11 +1,16 @@
 """Speculation gives the text of plain decoding, whatever else is asked."""
 
+import collections
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 import reference_cases as cases
 import reference_decode
+import reference_drafts
+import reference_edits
+from scipy import stats
 
 from specjax import sampling as sampling_lib
 from specjax.decode import generate
@@ -41,6 +46,99 @@ def test_rows_of_all_sorts_equal_the_slow_twin(tiny, mixed, setups, name):
   is_greedy = np.asarray(mixed.sampling.temperature) == 0
   for row in np.flatnonzero(is_greedy):
     assert np.all(results[row].log_probs < 0)
+
+
+# Kinds: penalties that see the last accepted token alone, or a neighbour's; an
+# end before the minimum length, or none after it.
+@pytest.mark.parametrize('name', ['plain', 'planted'])
+def test_edited_rows_equal_the_slow_twin(tiny, mixed, edited, setups, name):
+  truth = {'drafter_params': edited.truth()} if name == 'planted' else {}
+  results = decode(tiny, edited, setups[name] | truth)
+  check(results, edited)
+  assert 5 < len(results[6].tokens) < cases.MAX_NEW
+  assert results[6].finish_reason == 'eos'
+  if name == 'planted':
+    assert max(result.steps.depth.max() for result in results) == 3
+
+
+# Kinds: a seed that depends on the neighbours in the batch, temperature 0 that
+# differs from plain decoding.
+def test_drawn_drafts_keep_greedy_texts_and_every_row_to_itself(
+  tiny, mixed, setups
+):
+  results = decode(tiny, mixed, setups['drawn'])
+  outputs = list(mixed.outputs())
+  for row in np.flatnonzero(np.asarray(mixed.sampling.temperature) == 0):
+    assert results[row].tokens == outputs[row][0]
+  assert max(result.steps.depth.max() for result in results) > 0
+  order = [3, 0, 7, 5, 1, 6, 2, 4]
+  take = lambda x: [x[i] for i in order]
+  other = mixed._replace(
+    prompts=take(mixed.prompts),
+    seeds=take(mixed.seeds),
+    sampling=jax.tree.map(lambda x: x[jnp.asarray(order)], mixed.sampling),
+  )
+  again = decode(tiny, other, setups['drawn'])
+  assert [r.tokens for r in again] == [r.tokens for r in take(results)]
+
+
+def text_chances(params, prompt, setting, num_tokens):
+  """The probability of every text, cut at its end."""
+  chances, frontier = {}, {(): 1.0}
+  while frontier:
+    words, chance = frontier.popitem()
+    if len(words) == num_tokens or (words and words[-1] in setting.eos_ids):
+      chances[words] = chance
+      continue
+    logits = reference_decode.logits_after(params, [*prompt, *words])[-1]
+    law = reference_edits.slow_law(logits, setting, prompt, words)
+    frontier |= {(*words, token): chance * p for token, p in enumerate(law)}
+  return chances
+
+
+# Kinds: noise that is used twice, a law that is not the one that was drawn
+# from, penalties that drafts do not know of.
+def test_texts_of_many_seeds_follow_the_law(tiny3):
+  prompt, num_texts = [0, 2, 1], 2000
+  setting = reference_edits.Setting(
+    temperature=0.9,
+    repetition=1.2,
+    presence=0.3,
+    frequency=-0.2,
+    bias=((0, 0.5),),
+    min_new_tokens=2,
+    eos_ids=(2,),
+  )
+  log_q = jax.nn.log_softmax(jax.random.normal(jax.random.key(1), (3, 3)))
+  results = generate.generate(
+    tiny3,
+    [prompt] * num_texts,
+    sampling=reference_edits.sampling_of([setting] * num_texts),
+    eos_ids=setting.eos_ids,
+    max_new_tokens=4,
+    drafter=reference_drafts.make((-1, 0, 0, 1), replaced=False),
+    drafter_params=log_q,
+    num_nodes=4,
+    rule='without_replacement',
+    batch_size=num_texts,
+  )
+  counts = collections.Counter(tuple(result.tokens) for result in results)
+  chances = text_chances(tiny3, prompt, setting, 4)
+  assert all(chances[text] > 0 for text in counts)
+  possible = [text for text, chance in chances.items() if chance > 0]
+  found = np.array([counts[text] for text in possible])
+  wanted = num_texts * np.array([chances[text] for text in possible])
+  assert stats.chisquare(found, wanted).pvalue > 1e-3
+
+
+@pytest.mark.parametrize(
+  ('rule', 'message'),
+  [('block', 'the laws .* log_q_full'), ('typical', "block, got 'typical'")],
+)
+def test_a_rule_that_cannot_be_is_refused(tiny, mixed, setups, rule, message):
+  batch = mixed.batches(tiny)[0]
+  with pytest.raises(ValueError, match=f'expected .*{message}'):
+    generate.decode(tiny, batch, **setups['lookup'], rule=rule)
 
 
 def test_limits_end_rows_inside_the_accepted_path(tiny, mixed, setups):

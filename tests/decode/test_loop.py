@@ -51,7 +51,7 @@ def next_logits(verifier, state):
 
 # Kinds: rejected drafts that stay in the cache, scattered nodes taken for a
 # dense prefix, rows of unequal acceptance.
-@pytest.mark.parametrize('name', KINDS)
+@pytest.mark.parametrize('name', [*KINDS, 'drawn'])
 def test_the_cache_is_that_of_a_fresh_prefill(tiny, mixed, setups, name):
   for _, state in iterations(tiny, mixed, setups[name]):
     np.testing.assert_array_equal(state.cache.length, state.lengths - 1)
