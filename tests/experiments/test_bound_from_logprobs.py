@@ -250,14 +250,21 @@ def test_cut_texts_count_their_worst_case(tmp_path):
     {'prompt_id': i, 'logprobs': [-0.1] * 6, 'finish_reason': reason}
     for i in range(20)
   ]
-  tables, opens = {}, {}
+  streams = {}
   for reason in ('stop', 'length', None):
     path = tmp_path / str(reason)
     reference_logprobs.write(path, lines(reason))
-    tables[reason], facts = read(path).tabulate()
+    streams[reason] = read(path)
+  cut, unknown = streams['length'].arrays(), streams[None].arrays()
+  for name, array in cut.items():
+    np.testing.assert_array_equal(array, unknown[name])
+  tables, opens = {}, {}
+  for reason in ('stop', 'length'):
+    tables[reason], facts = streams[reason].tabulate()
     opens[reason] = facts['num_open'][-1]
-  assert opens['stop'] == 0 < opens['length'] == opens[None]
-  assert tables['length'] == tables[None]
+  assert opens['stop'] == 0 < opens['length']
+  assert streams['stop'].facts()['shortest_cut'] is None
+  assert streams['length'].facts()['shortest_cut'] == 6
   at = lambda reason: curves.find(tables[reason], 'dual', 9)['D']
   # All text that there is could be drafted, 3.5 tokens in the mean; of cut
   # texts, more.
@@ -381,7 +388,6 @@ def test_without_tops_the_law_is_left_to_the_user(streams, made):
   'arguments, reason',
   [
     (['--temperature=0.7', '--logprobs_temperature=1'], 'of temperature 1 for'),
-    (['--input=nowhere'], "got none at 'nowhere'"),
     ([], 'got none; see --help'),
     (['--model=smollm2-135m'], "Unknown command line flag 'model'"),
   ],
