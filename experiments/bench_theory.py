@@ -29,7 +29,7 @@ import numpy as np
 from absl import flags
 
 from experiments import common, records
-from specjax.theory import brw, laws
+from specjax.theory import brw, dirichlet, environment, laws
 
 FLAGS = flags.FLAGS
 
@@ -72,7 +72,7 @@ def main():
   environments = {
     'fixed': laws.mixture(rows),
     'independent': laws.independent(rows),
-    'dirichlet': laws.dirichlet(np.full(VOCAB, 0.3)),
+    'dirichlet': dirichlet.make(np.full(VOCAB, 0.3)),
   }
   draws = heap_draws(rows, rng)
   table = []
@@ -162,7 +162,9 @@ def heap_value(draw_fn: DrawFn, num_nodes: int) -> float:
   return float(np.sum(np.exp(-np.array(costs))))
 
 
-def compare(name: str, env: laws.Environment, draw_fn: DrawFn) -> Mapping:
+def compare(
+  name: str, env: environment.Environment, draw_fn: DrawFn
+) -> Mapping:
   """Times simulator and heap in turn; returns a row of the table.
 
   Args:
@@ -207,7 +209,9 @@ def compare(name: str, env: laws.Environment, draw_fn: DrawFn) -> Mapping:
   }
 
 
-def grow_largest(name: str, env: laws.Environment, num_nodes: int) -> Mapping:
+def grow_largest(
+  name: str, env: environment.Environment, num_nodes: int
+) -> Mapping:
   """Grows one tree within the limit of memory; returns time and memory.
 
   Args:

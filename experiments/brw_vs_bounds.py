@@ -24,7 +24,15 @@ import numpy as np
 from absl import flags
 
 from experiments import brw_report, common, curves, records
-from specjax.theory import brw, laws, process, resample, sampled_starts
+from specjax.theory import (
+  brw,
+  dirichlet,
+  environment,
+  laws,
+  process,
+  resample,
+  sampled_starts,
+)
 
 FLAGS = flags.FLAGS
 
@@ -64,15 +72,15 @@ class Case(NamedTuple):
     is_fixed: one tree says all about a part.
   """
 
-  env: laws.Environment
-  parts: tuple[laws.Environment, ...]
+  env: environment.Environment
+  parts: tuple[environment.Environment, ...]
   is_fixed: bool
 
 
 def cases() -> dict[str, Case]:
   """Returns the environments by name."""
   fixed = lambda p: Case(laws.fixed(p), (laws.fixed(p),), True)
-  dirichlet = laws.dirichlet(np.full(50, 0.3))
+  drawn = dirichlet.make(np.full(50, 0.3))
   prompts = [
     np.append(0.97, np.full(30, 0.001)),
     np.append(laws.uniform(20), np.zeros(11)),
@@ -80,7 +88,7 @@ def cases() -> dict[str, Case]:
   return {
     'zipf': fixed(laws.zipf(1.5, 50)),
     'peaked': fixed(np.append(0.85, np.full(30, 0.005))),
-    'dirichlet': Case(dirichlet, (dirichlet,), False),
+    'dirichlet': Case(drawn, (drawn,), False),
     'mixture': Case(
       laws.mixture(prompts), tuple(map(laws.fixed, prompts)), True
     ),
@@ -148,7 +156,7 @@ def tabulate(
 
 
 def best_trees(
-  parts: Sequence[laws.Environment],
+  parts: Sequence[environment.Environment],
   key: jax.Array,
   num_replicas: int,
   capacities: Sequence[int],

@@ -25,7 +25,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from specjax.theory import laws as laws_lib
+from specjax.theory import environment
 from specjax.trees import grow
 from specjax.trees import tree as tree_lib
 
@@ -33,8 +33,10 @@ from specjax.trees import tree as tree_lib
 _FIRST_SHORTFALL = 1.0
 # Nats by which a raised limit aims too high, doubled at every further raise.
 _MARGIN = 0.15
+# Working memory of the nodes that are read at a time.
+_BLOCK_BYTES = 2**25
 # Working memory of the replicas that run side by side, where they are many.
-_CACHE_BYTES = 2**20
+_CACHE_BYTES = 2**18
 
 
 class _Queue(NamedTuple):
@@ -43,7 +45,7 @@ class _Queue(NamedTuple):
   costs: jax.Array  # [C] -log p of the path, inf in empty slots
   parents: jax.Array  # [C]
   tokens: jax.Array  # [C]
-  states: laws_lib.State  # [C], known for nodes that were read
+  states: environment.State  # [C], known for nodes that were read
   num_nodes: jax.Array  # []
   num_read: jax.Array  # []
   low: jax.Array  # [] children below it were appended in an earlier reading
@@ -53,7 +55,7 @@ class _Queue(NamedTuple):
 
 
 def best_tree(
-  env: laws_lib.Environment, root: laws_lib.State, num_nodes: int
+  env: environment.Environment, root: environment.State, num_nodes: int
 ) -> tree_lib.Tree:
   """Returns the tree of the N most probable continuations, falling.
 
@@ -103,7 +105,7 @@ def values(tree: tree_lib.Tree) -> jax.Array:
 
 @functools.partial(jax.jit, static_argnums=(2, 3, 4))
 def curves(
-  env: laws_lib.Environment,
+  env: environment.Environment,
   key: jax.Array,
   num_replicas: int,
   num_nodes: int,
@@ -138,27 +140,28 @@ def curves(
   # Whole chunks, for a smaller last one would be compiled a second time.
   keys = jax.random.split(key, num_replicas)
   keys = keys[jnp.arange(num_chunks * batch) % num_replicas]
-  return lax.map(curve, keys, batch_size=batch)[:num_replicas]
+  # A batch of one is no batch: that is quicker to compile and to run.
+  batch_size = batch if batch > 1 else None
+  return lax.map(curve, keys, batch_size=batch_size)[:num_replicas]
 
 
 def _sizes(env, num_nodes):
-  """Returns the vocabulary, nodes read at a time, and the room for nodes."""
-  vocab_size = jax.eval_shape(env.log_law, env.root(jax.random.key(0))).shape[0]
-  block = min(max(num_nodes // 8, 8), max(2**20 // vocab_size, 1))
+  """Returns nodes read at a time, children listed at a time, and the room."""
+  block = min(max(num_nodes // 8, 8), max(_BLOCK_BYTES // env.bytes_to_read, 1))
   # After pruning to N there is room for all children of one node and more.
-  return vocab_size, block, 2 * num_nodes + vocab_size
+  return block, max(block, env.vocab_size), 2 * num_nodes + env.vocab_size
 
 
 def _bytes_of_replica(env, num_nodes):
-  vocab_size, block, room = _sizes(env, num_nodes)
+  block, num_slots, room = _sizes(env, num_nodes)
   # Measured on compiled programs, with something to spare.
-  return 120 * room + 32 * block * vocab_size + 100 * max(block, vocab_size)
+  return 2**12 + 100 * room + 60 * num_slots + env.bytes_to_read * block
 
 
 def _start(env, root, num_nodes):
-  vocab_size, block, room = _sizes(env, num_nodes)
+  _, num_slots, room = _sizes(env, num_nodes)
   # Blocks are read and written whole, so some slots lie past the room.
-  size = room + max(block, vocab_size)
+  size = room + num_slots
   dtype = jax.eval_shape(env.log_law, root).dtype
   high = jnp.asarray(math.log(num_nodes) - _FIRST_SHORTFALL, dtype)
   return _Queue(
@@ -179,10 +182,9 @@ def _start(env, root, num_nodes):
 
 def _fill(env, num_nodes, queue):
   """Reads until all N cheapest nodes are there, or the queue has no room."""
-  _, block, room = _sizes(env, num_nodes)
 
   def step(queue):
-    return _raise_limit(_read(env, block, room, queue), num_nodes)
+    return _raise_limit(_read(env, num_nodes, queue), num_nodes)
 
   return lax.while_loop(
     lambda queue: (queue.num_read < queue.num_nodes) & ~queue.is_full,
@@ -191,8 +193,9 @@ def _fill(env, num_nodes, queue):
   )
 
 
-def _read(env, block, room, queue):
+def _read(env, num_nodes, queue):
   """Reads the next nodes of the queue and appends the children they offer."""
+  block, num_slots, room = _sizes(env, num_nodes)
   take = lambda x: lax.dynamic_slice_in_dim(x, queue.num_read, block)
   costs, parents, tokens = map(take, queue[:3])
   above = jax.tree.map(lambda x: x[jnp.maximum(parents, 0)], queue.states)
@@ -205,19 +208,17 @@ def _read(env, block, room, queue):
     states,
     queue.states,
   )
-  child_costs = costs[:, None] - jax.vmap(env.log_law)(states)  # [W, V]
-  is_offered = (child_costs >= queue.low) & (child_costs < queue.high)
-  node, token, num_read, num_new = _first_offers(
-    is_offered, room - queue.num_nodes
+  offers = env.offers(states, costs, queue.low, queue.high)
+  node, rank, num_read, num_new = _list_offers(
+    offers.num, num_slots, room - queue.num_nodes
   )
-  is_new = jnp.arange(node.shape[0]) < num_new
+  token, child_costs = offers.child_fn(node, rank)
+  is_new = jnp.arange(num_slots) < num_new
   put = lambda x, new, at: lax.dynamic_update_slice_in_dim(x, new, at, 0)
   num_read = jnp.minimum(num_read, queue.num_nodes - queue.num_read)
   return queue._replace(
     costs=put(
-      queue.costs,
-      jnp.where(is_new, child_costs[node, token], jnp.inf),
-      queue.num_nodes,
+      queue.costs, jnp.where(is_new, child_costs, jnp.inf), queue.num_nodes
     ),
     parents=put(queue.parents, queue.num_read + node, queue.num_nodes),
     tokens=put(queue.tokens, token, queue.num_nodes),
@@ -230,52 +231,27 @@ def _read(env, block, room, queue):
   )
 
 
-def _first_offers(is_offered, room):
-  """Lists the offered children of as many nodes as there is room for.
+def _list_offers(num, num_slots, room):
+  """Lists the children of as many nodes as there is room for.
 
   Args:
-    is_offered: `[W, V]` bool.
+    num: `[W]` int32 children of each node.
+    num_slots: length `M` of the list.
     room: `[]` how many children may be listed.
 
   Returns:
-    node: `[M]` row of each child, in falling order of the queue.
-    token: `[M]` column of each child.
-    num_read: `[]` rows whose children are all listed; those after are not.
+    node: `[M]` int32 the node of each child, falling in order.
+    rank: `[M]` int32 its rank among the children of the node.
+    num_read: `[]` nodes whose children are all listed; those after are not.
     num_new: `[]` children listed; entries at or past it say nothing.
   """
-  block, vocab_size = is_offered.shape
-  place = _running_count(is_offered)
-  ends = jnp.cumsum(place[:, -1])
-  slots = jnp.arange(max(block, vocab_size), dtype=jnp.int32)
-  num_read = jnp.sum(ends <= jnp.minimum(room, slots.shape[0]), dtype=jnp.int32)
+  ends = jnp.cumsum(num)
+  num_read = jnp.sum(ends <= jnp.minimum(room, num_slots), dtype=jnp.int32)
   num_new = jnp.where(num_read > 0, ends[num_read - 1], 0)
+  slots = jnp.arange(num_slots, dtype=jnp.int32)
   node = jnp.searchsorted(ends, slots, side='right').astype(jnp.int32)
-  node = jnp.minimum(node, block - 1)
-  rank = slots - (ends - place[:, -1])[node]
-  # Rows of `place` rise: the number of columns that count at most `rank`.
-  token = jnp.zeros_like(node)
-
-  def try_bit(i, token):
-    trial = token + (1 << (vocab_size.bit_length() - 1 - i))
-    column = jnp.minimum(trial, vocab_size) - 1
-    is_below = (trial <= vocab_size) & (place[node, column] <= rank)
-    return jnp.where(is_below, trial, token)
-
-  token = lax.fori_loop(0, vocab_size.bit_length(), try_bit, token)
-  token = jnp.minimum(token, vocab_size - 1)
-  return node, token, num_read, num_new
-
-
-def _running_count(is_offered):
-  """Returns `[W, V]` int32, the cumulated sum over columns."""
-
-  # A third of the time of jnp.cumsum on CPUs.
-  def add(count, column):
-    count = count + column
-    return count, count
-
-  columns = is_offered.T.astype(jnp.int32)
-  return lax.scan(add, jnp.zeros_like(columns[0]), columns)[1].T
+  node = jnp.minimum(node, num.shape[0] - 1)
+  return node, slots - (ends - num)[node], num_read, num_new
 
 
 def _raise_limit(queue, num_nodes):

@@ -15,12 +15,12 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from specjax.theory import brw, laws
+from specjax.theory import brw, environment
 from specjax.theory import entropy as entropy_lib
 from specjax.trees import tree as tree_lib
 
 # From the state of a start to the tree that is drafted there.
-Policy = Callable[[laws.State], tree_lib.Tree]
+Policy = Callable[[environment.State], tree_lib.Tree]
 
 
 class Sample(NamedTuple):
@@ -32,12 +32,12 @@ class Sample(NamedTuple):
   """
 
   texts: entropy_lib.Texts
-  states: laws.State
+  states: environment.State
 
 
 @functools.partial(jax.jit, static_argnums=(2, 3, 4))
 def sample(
-  env: laws.Environment,
+  env: environment.Environment,
   key: jax.Array,
   num_texts: int,
   length: int,
@@ -112,9 +112,9 @@ def run(sample: Sample, policy: Policy) -> jax.Array:
 
 
 def best_policy(
-  env: laws.Environment,
+  env: environment.Environment,
   max_nodes: int,
-  count_fn: Callable[[laws.State], jax.Array] | None = None,
+  count_fn: Callable[[environment.State], jax.Array] | None = None,
 ) -> Policy:
   """Returns the policy that drafts the best tree of a size it may choose.
 
