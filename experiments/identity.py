@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments import measure
+from specjax import noise as noise_lib
 from specjax import sampling as sampling_lib
 from specjax.decode import generate, prefill, score
 from specjax.draft import base
@@ -247,9 +248,7 @@ def next_scores(
   """
   hidden, _ = score.read(verifier, tokens[None], tokens.shape[0])
   logits = llama_model.head(verifier, hidden[:, length - 1])
-  noise = sampling_lib.gumbel(
-    seed, length, sampling_lib.USE_TOKEN, logits.shape[-1]
-  )
+  noise = noise_lib.gumbel(seed, length, noise_lib.USE_TOKEN, logits.shape[-1])
   noisy = sampling_lib.log_law(logits, sampling) + noise
   return jnp.where(sampling.temperature == 0, logits, noisy)[0]
 

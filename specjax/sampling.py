@@ -3,9 +3,9 @@
 Baseline decoding, tree verification and the entropy estimators call the same
 two functions, so that they speak of one law: `laws` turns logits into the law
 that is sampled (`log_law` gives that one alone), `choose` draws a token from
-it.  The noise of a draw is a function of (request seed, absolute position, use)
-and of nothing else.  Whoever needs the token at a position therefore finds the
-same one, whatever the tree, the capacity or the neighbours in the batch.
+it under the noise of its position.  Whoever needs the token at a position
+therefore finds the same one, whatever the tree, the capacity or the neighbours
+in the batch.
 """
 
 from typing import NamedTuple
@@ -16,15 +16,7 @@ from flax import struct
 from jax import lax
 
 from specjax import edits as edits_lib
-from specjax import filters
-
-# The uses of noise at one position: the verifier's own token, the coins that
-# decide which drafts are accepted, the token after drafts were rejected, and
-# from `_FIRST_DRAFT` on the drafts, a number for every node.
-USE_TOKEN = 0
-USE_COIN = 1
-USE_RESIDUAL = 2
-_FIRST_DRAFT = 3
+from specjax import filters, noise
 
 
 @struct.dataclass
@@ -174,7 +166,7 @@ def choose(
   log_p: jax.Array,
   seeds: jax.Array,
   positions: jax.Array,
-  use: int = USE_TOKEN,
+  use: int = noise.USE_TOKEN,
 ) -> jax.Array:
   """Returns the token that each law gives under its own noise.
 
@@ -187,20 +179,20 @@ def choose(
     log_p: `[B, V]` log-probabilities, in nats.
     seeds: `[B]` uint32 request seeds.
     positions: `[B]` absolute positions of the tokens to draw.
-    use: what the draw is for, one number a use.
+    use: what the draw is for, one of the uses of `noise`.
 
   Returns:
     `[B]` int32 tokens.
   """
   # A law with a token of probability 1 needs no noise, which is dear to make.
   is_sure = jnp.max(log_p, axis=-1, keepdims=True) == 0
-  noise = lambda: jax.vmap(gumbel, in_axes=(0, 0, None, None))(
+  gumbel = lambda: jax.vmap(noise.gumbel, in_axes=(0, 0, None, None))(
     seeds, positions, use, log_p.shape[-1]
   )
   noisy = lax.cond(
     jnp.all(is_sure),
     lambda: log_p,
-    lambda: jnp.where(is_sure, log_p, log_p + noise()),
+    lambda: jnp.where(is_sure, log_p, log_p + gumbel()),
   )
   return jnp.argmax(noisy, axis=-1).astype(jnp.int32)
 
@@ -236,67 +228,6 @@ def draw(
 def at(log_law: jax.Array, tokens: jax.Array) -> jax.Array:
   """Returns `[B]`: what each law `[B, V]` says of its token, `tokens [B]`."""
   return jnp.take_along_axis(log_law, tokens[:, None], axis=1)[:, 0]
-
-
-def draft_use(node: int) -> int:
-  """Returns the use of the noise that belongs to one node of a draft tree.
-
-  What is drawn without replacement takes the noise of the node it follows, what
-  is drawn with replacement each its own.  Where the depth of a node number is
-  the same in every tree, as it is in a static shape, no two trees of a text
-  draw with the same noise.
-
-  Args:
-    node: index of the node in its tree.
-  """
-  return _FIRST_DRAFT + node
-
-
-def coins(seeds: jax.Array, positions: jax.Array, num_coins: int) -> jax.Array:
-  """Returns the coins that decide which drafts of a tree are accepted.
-
-  A chance c wins if its coin lies strictly below it: one of 0 never wins, one
-  of 1 always.
-
-  Args:
-    seeds: `[B]` uint32 request seeds.
-    positions: `[B]` absolute positions of the first token that the trees might
-      add, which no two trees of a text share.
-    num_coins: how many, one for each node of the tree.
-
-  Returns:
-    `[B, num_coins]` float32, uniform in [0, 1).
-  """
-  toss = lambda seed, position: jax.random.uniform(
-    _key(seed, position, USE_COIN), (num_coins,)
-  )
-  return jax.vmap(toss)(seeds, positions)
-
-
-def gumbel(
-  seed: jax.Array, position: jax.Array, use: int, vocab_size: int
-) -> jax.Array:
-  """Returns the standard Gumbel noise of one (seed, position, use).
-
-  Drawn in `high` mode: with the default 23 random bits the tails of a
-  vocabulary of 10^5 tokens would be visibly coarse.
-
-  Args:
-    seed: `[]` uint32 request seed.
-    position: `[]` int32 absolute position of the token to draw.
-    use: what the draw is for, one number a use.
-    vocab_size: `V`.
-
-  Returns:
-    `[V]` float32.
-  """
-  key = _key(seed, position, use)
-  return jax.random.gumbel(key, (vocab_size,), mode='high')
-
-
-def _key(seed, position, use):
-  key = jax.random.fold_in(jax.random.key(seed), position)
-  return jax.random.fold_in(key, use)
 
 
 def _one_hot_log(logits: jax.Array) -> jax.Array:

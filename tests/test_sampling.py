@@ -89,15 +89,6 @@ def test_tokens_follow_the_law():
   assert chi_square < 16.3  # 0.999 quantile, 3 degrees of freedom
 
 
-def test_noise_depends_on_seed_position_and_use_alone():
-  one = sampling.gumbel(jnp.uint32(5), jnp.int32(7), 0, 11)
-  np.testing.assert_array_equal(
-    one, jax.jit(sampling.gumbel, static_argnums=3)(5, 7, 0, 11)
-  )
-  for other in [(6, 7, 0), (5, 8, 0), (5, 7, 1)]:
-    assert np.all(one != sampling.gumbel(*other, 11))
-
-
 # Kinds: a sure row that gets noise where a neighbour needs some.
 def test_a_token_is_the_same_alone_and_beside_others():
   # Rows in turn: a law like any other; one whose largest log-probability

@@ -26,6 +26,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from specjax import noise as noise_lib
 from specjax import sampling as sampling_lib
 from specjax.decode import chances
 from specjax.decode import trial as trial_lib
@@ -91,7 +92,7 @@ def _step(trial, coins, chain):
     is_last,
     chain.log_kept,
   )
-  token = trial.draw(log_law, chain.depth, sampling_lib.USE_RESIDUAL)
+  token = trial.draw(log_law, chain.depth, noise_lib.USE_RESIDUAL)
   log_p = sampling_lib.at(laws.reported, token)
   wins = inside & (sampling_lib.at(coins, nodes) < chance)
   # Behind a draft that cannot be, none can be accepted.

@@ -59,8 +59,8 @@ def read_prompts(
 
   Raises:
     ValueError: a prompt that is empty, has unknown tokens, leaves no room below
-      `max_length` or might grow longer than the model was made for; a number
-      below 1; lists of unequal length.
+      `max_length` or might grow longer than the model was made for; edits of
+      unknown tokens; a number below 1; lists of unequal length.
   """
   num_prompts = len(prompts)
   if sampling is None:
@@ -68,6 +68,7 @@ def read_prompts(
   seeds = range(num_prompts) if seeds is None else seeds
   _check_lists(prompts, max_new_tokens, sampling, seeds)
   _check_prompts(prompts, verifier.config, max_new_tokens, max_length)
+  _check_edits(sampling.edits, num_prompts, verifier.config.vocab_size)
   lengths = np.array([len(p) for p in prompts])
   limits = np.minimum(lengths + max_new_tokens, max_length)
   num_slots = round_up(limits.max(), _SLOT_BUCKET)
@@ -143,6 +144,22 @@ def _check_lists(prompts, max_new_tokens, sampling, seeds):
     raise ValueError(
       'expected as many seeds and sampling rows as prompts, got '
       f'{len(seeds)}, {len(sampling.temperature)} and {len(prompts)}'
+    )
+
+
+def _check_edits(edits, num_prompts, vocab_size):
+  if edits is None:
+    return
+  if len(edits.repetition) != num_prompts:
+    raise ValueError(
+      f'expected edits for each of {num_prompts} prompts, got '
+      f'{len(edits.repetition)}'
+    )
+  named = np.concatenate([np.ravel(edits.bias_ids), np.ravel(edits.eos_ids)])
+  if named.max(initial=0) >= vocab_size or named.min(initial=0) < 0:
+    raise ValueError(
+      f'expected edits of tokens in [0, {vocab_size}), got {named.min()} to '
+      f'{named.max()}'
     )
 
 

@@ -24,6 +24,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
+from specjax import noise as noise_lib
 from specjax import sampling as sampling_lib
 from specjax.decode import block, chances
 from specjax.decode import trial as trial_lib
@@ -45,7 +46,7 @@ def match(trial: trial_lib.Trial) -> tree_lib.Path:
 
   def sample_fn(nodes, depth):
     laws = trial.laws_fn(nodes)
-    tokens = trial.draw(laws.sampled, depth, sampling_lib.USE_TOKEN)
+    tokens = trial.draw(laws.sampled, depth, noise_lib.USE_TOKEN)
     return tokens, sampling_lib.at(laws.reported, tokens)
 
   return tree_lib.walk(trial.proposal.tree, sample_fn, trial.active)
@@ -79,7 +80,7 @@ def rejection(trial: trial_lib.Trial, *, replaced: bool) -> tree_lib.Path:
     wins = is_child & (coins < acceptance)
     accepted = sampling_lib.at(trees.tokens, jnp.argmax(wins, axis=1))
     # A rejected token has no probability left: what is drawn leaves the tree.
-    drawn = trial.draw(log_residual, depth, sampling_lib.USE_RESIDUAL)
+    drawn = trial.draw(log_residual, depth, noise_lib.USE_RESIDUAL)
     tokens = jnp.where(jnp.any(wins, axis=1), accepted, drawn)
     return tokens, sampling_lib.at(laws.reported, tokens)
 

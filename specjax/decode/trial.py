@@ -6,6 +6,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from specjax import noise as noise_lib
 from specjax import sampling as sampling_lib
 from specjax.draft import base
 from specjax.trees import tree as tree_lib
@@ -65,7 +66,7 @@ class Trial(NamedTuple):
   def coins(self) -> jax.Array:
     """Returns `[B, N]` float32: a coin for every node, uniform in [0, 1)."""
     num_nodes = self.proposal.tree.tokens.shape[1]
-    return sampling_lib.coins(self.seeds, self.starts, num_nodes)
+    return noise_lib.coins(self.seeds, self.starts, num_nodes)
 
   def draw(self, log_law: jax.Array, depth: jax.Array, use: int) -> jax.Array:
     """Returns `[B]` int32: the token that each law gives behind a node.

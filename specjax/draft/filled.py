@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from specjax import noise as noise_lib
 from specjax import sampling as sampling_lib
 from specjax.draft import base, grown
 from specjax.draft import reader as reader_lib
@@ -176,8 +177,8 @@ def _noise(seeds, positions, nodes, vocab_size):
   A node stands at the same depth in every tree of the shape, so no two trees of
   a text use a node's noise at one position.
   """
-  one = lambda seed, position, node: sampling_lib.gumbel(
-    seed, position, sampling_lib.draft_use(node), vocab_size
+  one = lambda seed, position, node: noise_lib.gumbel(
+    seed, position, noise_lib.draft_use(node), vocab_size
   )
   over_nodes = jax.vmap(one, in_axes=(None, None, 0))
   return jax.vmap(over_nodes, in_axes=(0, 0, None))(seeds, positions, nodes)

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from specjax import noise as noise_lib
 from specjax import sampling as sampling_lib
 from specjax.draft import base
 from specjax.trees import tree as tree_lib
@@ -29,8 +30,8 @@ def draw(log_q_fn, roots, seeds, starts, parents, replaced):
   # has that of its parent.
   above = depths - 1 if replaced else depths
   noise_fn = lambda seed, start: jax.vmap(
-    lambda node, depth: sampling_lib.gumbel(
-      seed, start + depth, sampling_lib.draft_use(node), vocab_size
+    lambda node, depth: noise_lib.gumbel(
+      seed, start + depth, noise_lib.draft_use(node), vocab_size
     )
   )(jnp.arange(num_nodes), jnp.asarray(above))
   noise = jax.vmap(noise_fn)(seeds, starts)

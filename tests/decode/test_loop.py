@@ -4,7 +4,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import reference_cases as cases
 import reference_decode
+import reference_edits
 
 from specjax import sampling as sampling_lib
 from specjax.decode import generate, loop
@@ -160,4 +162,14 @@ def test_what_changes_from_batch_to_batch_compiles_nothing(tiny, mixed, setups):
   )
   for max_new_tokens in (1, 7, 30):
     decode(other.batches(tiny, max_new_tokens)[0])
+  assert loop.run._cache_size() == compiled
+
+
+def test_other_penalties_compile_nothing(tiny, edited, setups):
+  static = setups['planted'] | {'drafter_params': edited.truth()}
+  decode = lambda case: generate.decode(tiny, case.batches(tiny)[0], **static)
+  decode(edited)
+  compiled = loop.run._cache_size()
+  other = reference_edits.sampling_of(cases.EDITS[::-1])
+  decode(edited._replace(sampling=other))
   assert loop.run._cache_size() == compiled

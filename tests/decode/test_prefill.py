@@ -5,8 +5,14 @@ import dataclasses
 import numpy as np
 import pytest
 
+from specjax import edits as edits_lib
 from specjax import sampling as sampling_lib
 from specjax.decode import prefill
+
+
+def edited(num_rows, **kwargs):
+  edits = edits_lib.make(num_rows, **kwargs)
+  return sampling_lib.make(1).replace(edits=edits)
 
 
 # Kinds: rows that are lost where the prompts do not fill the last batch, a root
@@ -53,6 +59,9 @@ def test_batches_are_equally_large_and_lose_nobody():
     ({'batch_size': 0}, 'batch_size >= 1, got 0'),
     ({'seeds': [1, 2]}, 'got 2, 1 and 1'),
     ({'sampling': sampling_lib.make(3)}, 'got 1, 3 and 1'),
+    ({'sampling': edited(2)}, 'for each of 1 prompts, got 2'),
+    ({'sampling': edited(1, bias=[{23: 1.0}])}, r'\[0, 23\), got 0 to 23'),
+    ({'sampling': edited(1, eos_ids=(-2,))}, r'\[0, 23\), got -2 to -2'),
   ],
 )
 def test_bad_arguments_are_named(tiny, wrong, message):

@@ -12,6 +12,7 @@ import reference_drafts
 import reference_rules
 from scipy import stats
 
+from specjax import noise as noise_lib
 from specjax import sampling as sampling_lib
 from specjax.decode import rules
 from specjax.decode import trial as trial_lib
@@ -64,9 +65,9 @@ def run(rule, proposal, log_p, reported, seeds, starts, active, scale):
     starts,
     active,
   )
-  true_coins = sampling_lib.coins
+  true_coins = noise_lib.coins
   coins = lambda *args: scale * true_coins(*args)
-  with mock.patch.object(sampling_lib, 'coins', coins):
+  with mock.patch.object(noise_lib, 'coins', coins):
     return rules.named(rule)(trial)
 
 
@@ -96,11 +97,11 @@ def test_walks_equal_the_slow_twin_under_the_same_noise(rule, scale):
       scale,
     )
   )
-  coins = np.asarray(sampling_lib.coins(seeds, starts, N)) * scale
+  coins = np.asarray(noise_lib.coins(seeds, starts, N)) * scale
   depths = jnp.arange(N)
   noise_of = lambda seed, start: jax.vmap(
-    lambda depth: sampling_lib.gumbel(
-      seed, start + depth, sampling_lib.USE_RESIDUAL, VOCAB
+    lambda depth: noise_lib.gumbel(
+      seed, start + depth, noise_lib.USE_RESIDUAL, VOCAB
     )
   )(depths)
   noise = np.asarray(jax.vmap(noise_of)(seeds, starts), float)

@@ -5,7 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import reference_decode
+import reference_edits
 
+from specjax import edits
 from specjax import sampling as sampling_lib
 from specjax.decode import score
 from specjax.llama import mask
@@ -34,6 +36,41 @@ def test_laws_are_those_of_a_whole_pass(tiny, chunk):
     logits = reference_decode.logits_after(tiny, text)[:-1]
     expected = [reference_decode.slow_law(x, *SETTINGS[row]) for x in logits]
     np.testing.assert_allclose(found['law'][row], expected, atol=1e-5)
+
+
+def test_laws_with_edits_know_what_stands_before_each_place(tiny):
+  texts = jnp.asarray(TEXTS)
+  settings = [
+    reference_edits.Setting(repetition=1.3, frequency=0.2, min_new_tokens=4),
+    reference_edits.Setting(presence=0.5, bias=((3, 1.0),), temperature=0.7),
+  ]
+  prompt_lengths, first = np.array([2, 1]), 3
+  history = edits.history(
+    texts, jnp.asarray(prompt_lengths), jnp.full(2, first), 23
+  )
+  hidden, _ = score.read(tiny, texts, 16)
+  found = score.laws(
+    tiny,
+    hidden[:, first - 1 : -1],
+    texts[:, first:],
+    reference_edits.sampling_of(settings),
+    law_and_token,
+    4,
+    history,
+  )
+  for row, text in enumerate(TEXTS):
+    logits = reference_decode.logits_after(tiny, text)
+    prompt, output = text[: prompt_lengths[row]], text[prompt_lengths[row] :]
+    for place in range(first, len(text)):
+      expected = reference_edits.slow_law(
+        logits[place - 1],
+        settings[row],
+        prompt,
+        output[: place - len(prompt)],
+      )
+      np.testing.assert_allclose(
+        found['law'][row, place - first], expected, atol=1e-5
+      )
 
 
 @jax.jit

@@ -11,6 +11,7 @@ import reference_decode
 import reference_edits
 
 from specjax import edits
+from specjax import noise as noise_lib
 from specjax import sampling as sampling_lib
 from specjax.decode import prefill, verify
 from specjax.draft import base
@@ -118,7 +119,7 @@ SHAPES = {
 }
 
 
-def spelled(log_p, seeds, positions, use=sampling_lib.USE_TOKEN):
+def spelled(log_p, seeds, positions, use=noise_lib.USE_TOKEN):
   """Stands in for `sampling.choose`."""
   del log_p, use
   place = (positions - len(TEXT)).astype(jnp.uint32)

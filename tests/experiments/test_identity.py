@@ -9,6 +9,7 @@ import pytest
 import reference_decode
 
 from experiments import identity, token_identity
+from specjax import noise as noise_lib
 from specjax import sampling as sampling_lib
 from specjax.llama import model as llama_model
 
@@ -99,9 +100,7 @@ def test_scores_are_those_of_the_slow_twin(params, temperature):
   expected = logits
   if temperature:
     law = reference_decode.slow_law(logits, temperature, 0, 1.0, 0.0)
-    noise = sampling_lib.gumbel(
-      seed, len(tokens), sampling_lib.USE_TOKEN, VOCAB
-    )
+    noise = noise_lib.gumbel(seed, len(tokens), noise_lib.USE_TOKEN, VOCAB)
     expected = np.log(law) + noise
   sampling = sampling_lib.make(1, temperature)
   got = identity.next_scores(
@@ -139,8 +138,8 @@ def test_a_wrong_token_is_found_with_its_gap(params, temperature):
   scores = reference_decode.logits_after(params, context)[-1]
   if temperature:
     seed = np.random.SeedSequence(SEED).generate_state(NUM_PROMPTS)[row]
-    scores = jax.nn.log_softmax(scores) + sampling_lib.gumbel(
-      seed, len(context), sampling_lib.USE_TOKEN, VOCAB
+    scores = jax.nn.log_softmax(scores) + noise_lib.gumbel(
+      seed, len(context), noise_lib.USE_TOKEN, VOCAB
     )
   gap = scores[right] - scores[wrong]
   assert gap > identity.TIE
