@@ -10,9 +10,11 @@ from collections.abc import Mapping, Sequence
 import jax.numpy as jnp
 import numpy as np
 
+from experiments import oracle_runs
 from specjax.theory import (
   entropy,
   iid_bounds,
+  prices,
   resample,
   run_bounds,
   start_bounds,
@@ -30,7 +32,7 @@ IID = {
 # Start bounds by the slopes that their thresholds may have.
 DUALS = {'dual': thresholds.CONSTANT, 'dual_context': thresholds.BY_ROOT}
 
-BOUNDS = (*DUALS, 'run', 'run_context', 'leaf', *IID)
+BOUNDS = (*DUALS, 'run', 'run_context', 'run_priced', 'leaf', *IID)
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -39,6 +41,7 @@ def tabulate(
   texts: entropy.Texts,
   run_lengths: np.ndarray,
   runs: Mapping[str, Sequence[Arrays]],
+  oracle: Arrays,
   starts: Arrays,
   best: str,
   capacities: Sequence[int],
@@ -51,6 +54,7 @@ def tabulate(
     texts: whole texts with their laws, going on past the end of the runs.
     run_lengths: `[R]` tokens of the runs.
     runs: for each drafter and the oracle, the run at each capacity.
+    oracle: the best trees everywhere; see `oracle_runs.everywhere`.
     starts: `rows [M]`, `places [M]`, `won [C, M]` and the oracle's `values
       [C, M]`, of starts of the best drafter; `won` is 0 where a capacity did
       not visit a start.
@@ -81,6 +85,9 @@ def tabulate(
   intervals[f'oracle_at({best})'] = at_starts.pop('oracle_at')
   intervals |= at_starts
   limits = _run_limits(laws, run_lengths, capacities, vocab_size, seed)
+  limits['run_priced'] = prices.run_priced(
+    oracle_runs.priced(oracle, run_lengths), len(run_lengths), capacities, seed
+  )
   intervals |= {
     name: run_bounds.rate(limit, run_lengths, capacities, seed)
     for name, limit in limits.items()

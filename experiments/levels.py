@@ -12,8 +12,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from experiments import oracle_runs
 from experiments import starts as starts_lib
-from specjax.theory import entropy, iid_bounds, run_bounds
+from specjax.theory import entropy, iid_bounds, prices, run_bounds
 
 # Gives `D [C, S]` from `counts [R, S]`, how often a prompt is drawn.
 Level = Callable[[jax.Array], jax.Array]
@@ -49,17 +50,25 @@ def find(
   """
   plain, laws = _part(arrays, 'plain'), _part(arrays, 'laws')
   lengths = np.minimum(plain['num_tokens'], max_new_tokens)
-  runs, oracle_runs = (
+  runs, best_runs = (
     [_part(arrays, f'{name}-{capacity}') for capacity in capacities]
     for name in (drafter, 'oracle_run')
   )
   won = np.stack([starts_lib.won(run, plain) for run in runs])  # [C, R, T]
   oracle = _part(arrays, 'oracle')
+  if 'notes' not in oracle:
+    raise ValueError(
+      'expected a run that keeps the nodes of the best trees, got an older one'
+    )
   values = np.stack([oracle['value'][..., known.index(n)] for n in capacities])
-  oracle_starts = np.stack([_is_start(run) for run in oracle_runs])
+  oracle_starts = np.stack([_is_start(run) for run in best_runs])
+  priced = prices.run_priced(
+    oracle_runs.priced(oracle, lengths), len(lengths), capacities, seed
+  )
   return {
     **limits(entropy.LawSummary(**laws), lengths, capacities, seed),
-    'oracle_run': _rate(oracle_runs),
+    'run_priced': _limit(priced, lengths, capacities),
+    'oracle_run': _rate(best_runs),
     'oracle_at(oracle_run)': _mean(values, oracle_starts),
     f'oracle_at({drafter})': _mean(values, won > 0),
     f'won_at({drafter})': _mean(won, won > 0),
@@ -100,14 +109,19 @@ def limits(
       pooled(laws.entropy), pooled(laws.second_moment), sizes
     )
 
-  # No tree of N nodes wins more than N tokens.
-  limit = lambda name, counts: jnp.minimum(
-    _ratio(lengths, calls[name], counts), sizes
-  )
   return {
     'printed': printed,
-    **{name: functools.partial(limit, name) for name in calls},
+    **{
+      name: _limit(least, lengths, capacities) for name, least in calls.items()
+    },
   }
+
+
+def _limit(calls, lengths, capacities):
+  """The limit of runs that need at least `calls [C, R]`, as a level."""
+  sizes = np.asarray(capacities, float)[:, None]
+  # No tree of N nodes wins more than N tokens.
+  return lambda counts: jnp.minimum(_ratio(lengths, calls, counts), sizes)
 
 
 def _part(arrays, name):

@@ -14,6 +14,7 @@ from experiments import measure
 from specjax.draft import oracle
 from specjax.llama import cache as llama_cache
 from specjax.llama import model as llama_model
+from specjax.theory import prices
 from specjax.trees import tree as tree_lib
 
 # Trees that are grown together.
@@ -46,17 +47,15 @@ def everywhere(
 
   Returns:
     `value [R, T, C]`, the expected tokens `D` of each tree, and `length
-    [R, T, C]`, the tokens that the text itself takes to leave it.
+    [R, T, C]`, the tokens that the text itself takes to leave it; of the
+    largest tree's M nodes `p`, `is_read [R, T, M]` and `notes [R, T, M, J]`,
+    as in `theory.prices.Trees`.
   """
   is_start = np.arange(ease.shape[1]) < num_tokens[:, None]
   rows, places = np.nonzero(is_start)
   order = np.argsort(ease[is_start], kind='stable')
   rows, places = rows[order], places[order]
-  shape = (*ease.shape, len(capacities))
-  found = {
-    'value': np.zeros(shape, np.float32),
-    'length': np.zeros(shape, np.int32),
-  }
+  found = {}
   for first in range(0, len(rows), _NUM_TREES):
     # All batches of one shape; what fills up the last is not kept.
     here = np.arange(first, min(first + _NUM_TREES, len(rows)))
@@ -70,9 +69,27 @@ def everywhere(
       tuple(capacities),
     )
     for name, values in of_trees.items():
+      if name not in found:
+        shape = (*ease.shape, *values.shape[1:])
+        found[name] = np.zeros(shape, values.dtype)
       found[name][rows[here], places[here]] = values[: len(here)]
     progress_fn(len(here))
   return found
+
+
+def priced(found: measure.Arrays, num_tokens: np.ndarray) -> prices.Trees:
+  """Returns the trees at all places of runs, to be priced.
+
+  Args:
+    found: what `everywhere` returned.
+    num_tokens: `[R]` places of each text.
+  """
+  is_place = np.arange(found['p'].shape[1]) < num_tokens[:, None]
+  rows, places = np.nonzero(is_place)
+  return prices.Trees(
+    rows=rows,
+    **{k: found[k][rows, places] for k in ('p', 'notes', 'is_read')},
+  )
 
 
 def run(
@@ -112,20 +129,21 @@ def run(
 
 @functools.partial(jax.jit, static_argnames=('eos_ids', 'capacities'))
 def _trees(verifier, text, rows, places, eos_ids, capacities):
-  """Returns `value` and `length`, `[M, C]`, of the trees at `M` starts."""
+  """Returns what `everywhere` does, of the trees at some starts."""
   starts = text.prompt_lengths[rows] + places
   cache = llama_cache.KVCache(
     keys=text.cache.keys[:, rows],
     values=text.cache.values[:, rows],
     length=starts - 1,
   )
-  trees, _, _ = oracle.best_trees(
+  trees, notes, is_read = oracle.best_trees(
     verifier,
     cache,
     text.tokens[rows, starts - 1],
     jax.tree.map(lambda x: x[rows], text.sampling),
     max(capacities),
     eos_ids,
+    prices.notes,
   )
   last = text.tokens.shape[1] - 1
 
@@ -144,4 +162,5 @@ def _trees(verifier, text, rows, places, eos_ids, capacities):
     'length': jnp.sum(is_visited & (path.nodes < n), axis=1),
   }
   sizes = [of_size(n) for n in capacities]
-  return jax.tree.map(lambda *x: jnp.stack(x, axis=1), *sizes)
+  of_sizes = jax.tree.map(lambda *x: jnp.stack(x, axis=1), *sizes)
+  return of_sizes | {'p': worth, 'notes': notes, 'is_read': is_read}

@@ -18,7 +18,10 @@ _LIMITS = {
   ),
   'run': plotting.Style('limit of any run', 'tab:red', '--', '', False),
   'run_context': plotting.Style(
-    'limit of any run, from whole laws', 'tab:red', '-'
+    'limit of any run, from whole laws', 'tab:red', '-', '', False
+  ),
+  'run_priced': plotting.Style(
+    'limit of any run, from best trees', 'tab:red', '-', 'P'
   ),
 }
 _IID = {
@@ -190,7 +193,7 @@ def sentence(record: Mapping) -> str:
         *known,
       ]
     )
-  limit = at('run_context')
+  limit = min(map(at, ('run_context', 'run_priced')), key=lambda row: row['D'])
   return (
     f'{text} Runs of deterministic trees are limited to {_cell(limit)}, as '
     f'estimated from these texts; it reaches {_share(at(best), limit)} of that.'

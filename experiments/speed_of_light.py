@@ -83,6 +83,7 @@ def main():
     study.texts,
     study.run_lengths,
     runs,
+    study.oracle,
     starts,
     best,
     study.capacities,

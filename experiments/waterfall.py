@@ -15,7 +15,7 @@ _LOST = {'facecolor': 'white', 'edgecolor': 'black', 'hatch': '////'}
 _GAINED = {'facecolor': '0.3', 'edgecolor': 'black'}
 
 # Levels above the lowest limit: what is lost there is lost by bounds, not runs.
-_LOOSE = ('printed', 'run')
+_LOOSE = ('printed', 'run', 'run_context')
 
 
 def show(record: Mapping, folder: pathlib.Path) -> None:
@@ -119,6 +119,7 @@ def _words(curve, drafter):
     'printed': 'printed bound (O(1) omitted)',
     'run': 'limit of any run',
     'run_context': 'limit of any run, from whole laws',
+    'run_priced': 'limit of any run, from best trees',
     'oracle_run': "the oracle's own run",
     'oracle_at(oracle_run)': 'best trees at its starts',
     f'oracle_at({drafter})': f'best trees at the starts of {drafter}',

@@ -14,6 +14,8 @@ these levels, at one capacity, and is lost on the way from each to the next by
   run                      limit of any run, from log-probs of sampled tokens
     knowledge of the laws
   run_context              limit of any run, from whole laws
+    knowledge of the trees
+  run_priced               limit of any run, from the best trees everywhere
     beyond best trees        what no run is known to reach
   oracle_run               run of the best trees
     end of the oracle's run  the limit cuts the last iteration of every text
@@ -55,6 +57,7 @@ SOURCE = 'speed_of_light'
 CAUSES = (
   'model assumption',
   'knowledge of the laws',
+  'knowledge of the trees',
   'beyond best trees',
   "end of the oracle's run",
   'start bias',

@@ -12,15 +12,17 @@ and are never put into it.
 """
 
 import functools
+from collections.abc import Callable
 
 import jax
+import jax.numpy as jnp
 
 from specjax import sampling as sampling_lib
 from specjax.draft import base, grown
 from specjax.draft import reader as reader_lib
 from specjax.llama import cache as llama_cache
 from specjax.llama import model as llama_model
-from specjax.trees import rules
+from specjax.trees import grow, rules
 from specjax.trees import tree as tree_lib
 
 
@@ -54,7 +56,8 @@ def best_trees(
   sampling: sampling_lib.Sampling,
   num_nodes: int,
   eos_ids: tuple[int, ...],
-) -> tuple[tree_lib.Tree, jax.Array, llama_cache.KVCache]:
+  note_fn: Callable[[jax.Array], jax.Array],
+) -> tuple[tree_lib.Tree, jax.Array, jax.Array]:
   """Grows the tree of the most probable continuations, one for each row.
 
   Args:
@@ -65,22 +68,30 @@ def best_trees(
     sampling: of the law whose probabilities count, `[B]`.
     num_nodes: size `N` of the trees.
     eos_ids: tokens that end a text and are left out.
+    note_fn: `log_p [B, W, V] -> [B, W, J]`, what is kept of the laws.
 
   Returns:
     tree: trees with a leading axis `[B]`; nodes by falling probability of their
       path, so that the first n nodes are the best tree of n. `log_q` is the
       verifier's own log-probability. A law with little support may leave nodes
       absent.
-    slots: `[B, N]` int32 scratch slot, counted from the first, that holds a
-      node's keys and values; -1 for leaves that were not read.
-    cache: with the scratch slots filled; nothing is committed.
+    notes: `[B, N, J]` of the law after each node.
+    is_read: `[B, N]`; the notes of leaves that were not read mean nothing.
   """
-  return grown.trees(
-    reader_lib.verifier(),
-    rules.best_first(num_nodes),
-    base.Params(verifier, (), sampling),
-    cache,
-    roots,
-    eos_ids,
-    sampling_lib.log_law,
-  )
+  rule = rules.best_first(num_nodes)
+  reader = reader_lib.verifier()
+  params = base.Params(verifier, (), sampling)
+  rows = jnp.arange(roots.shape[0])[:, None]
+
+  def read(memory, nodes):
+    cache, notes = memory
+    logits, cache = reader.read(params, cache, nodes)
+    log_p = sampling_lib.log_law(logits, sampling)
+    notes = notes.at[rows, nodes.slots].set(note_fn(log_p), mode='drop')
+    return grown.without(log_p, eos_ids), (cache, notes)
+
+  laws = jnp.zeros((len(roots), rule.num_slots, verifier.config.vocab_size))
+  notes = jax.eval_shape(note_fn, laws)
+  memory = (cache, jnp.zeros(notes.shape, notes.dtype))
+  tree, slots, (_, notes) = grow.grow(rule, roots, read, memory)
+  return tree, notes[rows, jnp.maximum(slots, 0)], slots != grow.NO_SLOT

@@ -14,15 +14,20 @@ from specjax.trees import tree as tree_lib
 CONTEXTS = [[4], [1, 2, 3, 4, 5], [7, 7, 7, 9], list(range(12))]
 
 
+def note(log_p):
+  """The two largest log-probabilities of a law."""
+  return jax.lax.top_k(log_p, 2)[0]
+
+
 def grow(params, contexts, sampling, num_nodes, eos_ids, num_scratch):
   batch = prefill.read_prompts(
     params, contexts, max_new_tokens=1, batch_size=len(contexts)
   )[0]
   cache = scratch.extend(batch.prefix.cache, num_scratch)
   roots = base.last_tokens(batch.prefix.tokens, batch.prefix.lengths)
-  return jax.jit(oracle.best_trees, static_argnums=(4, 5))(
-    params, cache, roots, sampling, num_nodes, eos_ids
-  )[0]
+  return jax.jit(oracle.best_trees, static_argnums=(4, 5, 6))(
+    params, cache, roots, sampling, num_nodes, eos_ids, note
+  )
 
 
 @pytest.mark.parametrize(
@@ -40,7 +45,9 @@ def test_trees_are_the_most_probable_continuations(tiny, num_nodes, settings):
   eos_ids = (3, 8)
   sampling = sampling_lib.make(len(CONTEXTS), *settings)
   one = sampling_lib.make(1, *settings)
-  trees = grow(tiny, CONTEXTS, sampling, num_nodes, eos_ids, num_nodes + 3)
+  trees, notes, is_read = grow(
+    tiny, CONTEXTS, sampling, num_nodes, eos_ids, num_nodes + 3
+  )
   for row, context in enumerate(CONTEXTS):
     expected = reference_decode.best_continuations(
       tiny, context, one, num_nodes, eos_ids
@@ -51,6 +58,12 @@ def test_trees_are_the_most_probable_continuations(tiny, num_nodes, settings):
     assert len(words) == len(expected)
     assert len(set(words)) == len(words)
     np.testing.assert_allclose(log_p, [p for p, _ in expected], atol=1e-4)
+    for node in np.flatnonzero(is_read[row, : len(words)]):
+      logits = reference_decode.logits_after(tiny, [*context, *words[node]])[-1]
+      law = sampling_lib.log_law(jnp.asarray(logits)[None], one)
+      np.testing.assert_allclose(notes[row, node], note(law)[0], atol=1e-4)
+    # All but the cheapest nodes had to be read.
+    assert is_read[row, : len(words) - 1].all() or settings == (0.0,)
     # The same words, but for the order among equals within rounding.
     by_words = {w: p for p, w in expected}
     last = expected[-1][0]
@@ -60,8 +73,8 @@ def test_trees_are_the_most_probable_continuations(tiny, num_nodes, settings):
 
 def test_smaller_trees_are_the_first_nodes_of_larger_ones(tiny):
   sampling = sampling_lib.make(len(CONTEXTS))
-  large = grow(tiny, CONTEXTS, sampling, 24, (3,), 24)
-  small = grow(tiny, CONTEXTS, sampling, 7, (3,), 24)
+  large = grow(tiny, CONTEXTS, sampling, 24, (3,), 24)[0]
+  small = grow(tiny, CONTEXTS, sampling, 7, (3,), 24)[0]
   for row in range(len(CONTEXTS)):
     assert reference_decode.words_of(large, row)[
       :7

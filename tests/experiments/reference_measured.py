@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments import measure, oracle_runs
-from specjax.theory import entropy
+from specjax.theory import entropy, prices
 
 VOCAB, LIMIT, LENGTH, SEED = 5, 8, 12, 3
 CAPACITIES = [1, 3, 5]
@@ -27,6 +27,8 @@ def arrays():
     'oracle/value': 1 + values * (np.array(CAPACITIES) > 1),
     **{f'laws/{k}': np.asarray(v) for k, v in vars(laws).items()},
   }
+  trees = best_trees(rng, NUM_ROWS, LIMIT, max(CAPACITIES))
+  named |= {f'oracle/{k}': v for k, v in trees.items()}
   for capacity in CAPACITIES:
     for name, depth in [('lookup', 1), ('oracle_run', capacity - 1)]:
       taken = rng.integers(1, min(depth, capacity - 1) + 2, (NUM_ROWS, LIMIT))
@@ -42,6 +44,21 @@ def arrays():
       run['depth'] = measure.pad(depths, LIMIT)
       named |= {f'{name}-{capacity}/{k}': v for k, v in run.items()}
   return named
+
+
+def best_trees(rng, num_rows, length, size, is_sure=False):
+  """What is kept of the oracle's trees, of laws that nobody has seen."""
+  shape = (num_rows, length, size)
+  falling = np.cumprod(rng.random((*shape[:2], size - 1)), axis=-1)
+  p = np.concatenate([np.ones((*shape[:2], 1)), falling], axis=-1)
+  # None may be above what it can be.
+  highest = np.array([1.0, *np.log1p(prices.SURPLUSES)])
+  notes = highest * rng.random((*shape, len(highest)))
+  if is_sure:
+    p, notes = np.ones(shape), np.zeros_like(notes)
+  notes[..., 0] = 1.0
+  is_read = np.broadcast_to(np.arange(size) < max(size - 1, 1), shape)
+  return {'p': p, 'notes': notes, 'is_read': is_read}
 
 
 def record(experiment, table, **facts):

@@ -6,6 +6,7 @@ import types
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import reference_measured
 
 from experiments import curves
 from specjax.theory import (
@@ -65,7 +66,14 @@ def make_starts():
   }
 
 
-def tabulate(texts, starts):
+def make_trees(is_sure=False):
+  rng = np.random.default_rng(SEED)
+  return reference_measured.best_trees(
+    rng, NUM_ROWS, LIMIT, max(CAPACITIES), is_sure
+  )
+
+
+def tabulate(texts, starts, is_sure=False):
   runs = {
     name: [
       {'num_tokens': RUN_LENGTHS, 'num_steps': np.array(calls)}
@@ -74,7 +82,15 @@ def tabulate(texts, starts):
     for name, each in CALLS.items()
   }
   table, facts = curves.tabulate(
-    texts, RUN_LENGTHS, runs, starts, 'lookup', CAPACITIES, VOCAB, SEED
+    texts,
+    RUN_LENGTHS,
+    runs,
+    make_trees(is_sure),
+    starts,
+    'lookup',
+    CAPACITIES,
+    VOCAB,
+    SEED,
   )
   return types.SimpleNamespace(
     table=table,
@@ -95,7 +111,7 @@ def made():
 
 @pytest.fixture(scope='module')
 def sure():
-  return tabulate(make_texts(is_sure=True), make_starts())
+  return tabulate(make_texts(is_sure=True), make_starts(), is_sure=True)
 
 
 def test_every_curve_has_a_row_at_every_capacity(made, sure):
@@ -209,7 +225,7 @@ def test_iid_bounds_are_those_of_the_pooled_law(made):
 
 def test_the_checks_are_of_every_bound_that_holds(made):
   names = {row['curve'] for row in made.facts['checks']}
-  limits = ('run', 'run_context', 'leaf')
+  limits = ('run', 'run_context', 'run_priced', 'leaf')
   assert names == {
     *(f'{dual} - oracle_at' for dual in curves.DUALS),
     *(f'{limit} - {run}' for limit in limits for run in CALLS),
@@ -219,7 +235,7 @@ def test_the_checks_are_of_every_bound_that_holds(made):
 def test_a_sure_law_bounds_nothing(sure):
   assert set(sure.facts['vacuous']) == set(curves.BOUNDS)
   assert sure.facts['moments'] == {'mu': 0, 'mu2': 0}
-  for name in ('run', 'run_context', 'leaf', 'lorden', 'lorden_dual', 'sharp'):
+  for name in ('run', 'run_context', 'run_priced', 'lorden', 'sharp'):
     np.testing.assert_allclose(sure.column(name), CAPACITIES, rtol=1e-6)
   # An infinite bound has no value, and one from below says 1.
   assert sure.column('printed') == [1, None, None]

@@ -6,7 +6,7 @@ import pytest
 import reference_measured as measured
 
 from experiments import levels
-from specjax.theory import entropy, run_bounds
+from specjax.theory import entropy, prices, run_bounds
 
 WANTED = [3, 5]
 COUNTS = np.array([[1, 1, 1, 1, 1, 1], [0, 3, 1, 0, 2, 0]]).T
@@ -89,6 +89,22 @@ def test_the_printed_bound_is_that_of_the_tokens_drawn(arrays, found):
     np.testing.assert_allclose(found['printed'][:, j], expected, rtol=1e-5)
 
 
+def trees_at(arrays, lengths):
+  """The trees at the places of runs, one after another."""
+  places = [(r, t) for r, end in enumerate(lengths) for t in range(end)]
+  values = [
+    np.array([arrays[f'oracle/{name}'][place] for place in places])
+    for name in ('p', 'notes', 'is_read')
+  ]
+  return prices.Trees(np.array([row for row, _ in places]), *values)
+
+
+def test_older_runs_are_refused(arrays):
+  older = {k: v for k, v in arrays.items() if k != 'oracle/notes'}
+  with pytest.raises(ValueError, match='nodes of the best trees, got an older'):
+    find(older)
+
+
 def limits(arrays, vocab_size):
   """The limits of a job that knows its vocabulary."""
   names = ('surprisal', 'entropy', 'second_moment', 'top_log_p', 'top_tokens')
@@ -100,6 +116,7 @@ def limits(arrays, vocab_size):
   calls = {
     'run': run_bounds.run(laws.surprisal, lengths, WANTED, vocab_size, seed),
     'run_context': run_bounds.run_context(laws, lengths, WANTED, seed),
+    'run_priced': prices.run_priced(trees_at(arrays, lengths), 6, WANTED, seed),
   }
   rate = lambda each: (lengths @ COUNTS) / (np.asarray(each) @ COUNTS)
   return {name: np.minimum(rate(each), sizes) for name, each in calls.items()}
@@ -115,6 +132,7 @@ def test_levels_come_from_above(found):
     'printed',
     'run',
     'run_context',
+    'run_priced',
     'oracle_run',
     'oracle_at(oracle_run)',
     'oracle_at(lookup)',

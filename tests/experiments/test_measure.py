@@ -3,13 +3,16 @@
 from typing import NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import reference_decode
 
 from experiments import measure, oracle_runs
+from specjax import sampling as sampling_lib
 from specjax.decode import prefill
 from specjax.draft import lookup, oracle
+from specjax.theory import prices
 
 CAPACITIES = (2, 6)
 LIMIT = 9
@@ -194,3 +197,30 @@ def test_values_of_trees_are_sums_over_the_best_continuations(
     np.testing.assert_allclose(
       values, slow[:, np.array(CAPACITIES) - 1], atol=1e-4
     )
+
+
+def test_nodes_of_trees_are_kept_with_notes_on_their_laws(
+  tiny, task, readings, oracles
+):
+  capacity = max(CAPACITIES)
+  for reading, arrays in zip(readings, oracles, strict=True):
+    trees = oracle_runs.priced(arrays, np.array(reading.run_lengths))
+    values = np.cumsum(trees.p, axis=1)[:, np.array(CAPACITIES) - 1]
+    found = arrays['value'][
+      np.arange(LIMIT) < np.array(reading.run_lengths)[:, None]
+    ]
+    np.testing.assert_allclose(values, found, rtol=1e-6)
+    # All but the last node have been read; the root's law is known elsewhere.
+    is_present = trees.p > 0
+    assert (trees.is_read | ~is_present | (trees.p == trees.p[:, -1:])).all()
+    assert trees.p.shape[1] == capacity
+    place = 0
+    for row, text, sampling in contexts(task, reading):
+      length = len(task.prompts[reading.rows[row]])
+      for start in reading.starts(row):
+        logits = reference_decode.logits_after(tiny, text[: length + start])[-1]
+        law = sampling_lib.log_law(jnp.asarray(logits)[None], sampling)[0]
+        np.testing.assert_allclose(
+          trees.notes[place, 0], prices.notes(law), rtol=1e-3, atol=1e-4
+        )
+        place += 1

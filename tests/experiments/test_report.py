@@ -85,6 +85,7 @@ def test_every_curve_is_one_line_of_its_own_look():
     'dual': 'limit at the starts of bigram',
     'run': 'limit of any run',
     'run_context': 'limit of any run, from whole laws',
+    'run_priced': 'limit of any run, from best trees',
     'printed': 'printed bound (leading term, O(1) omitted)',
     'lorden_dual': 'i.i.d. bound (Lorden, dual)',
     'sharp': 'i.i.d. asymptote (no bound)',
