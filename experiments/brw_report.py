@@ -5,21 +5,27 @@ from collections.abc import Mapping
 
 import matplotlib.figure
 
-from experiments import curves, figure_files
+from experiments import brw_sources, figure_files
 from specjax import plotting
 
 _STYLES = {
-  'dual': plotting.Style('limit of any process (dual)', 'tab:green', '-', '^'),
-  'best': plotting.Style('best trees, simulated', 'black', '-', 'o'),
   'printed': plotting.Style(
     'printed bound (leading term, O(1) omitted)', 'tab:gray', ':', '', False
   ),
+  'dual': plotting.Style('limit of any process (dual)', 'tab:green', '-', '^'),
+  'best': plotting.Style('best trees, mean over starts', 'black', '-', 'o'),
   'lorden': plotting.Style(
-    'i.i.d. bound (Lorden)', 'tab:blue', '-.', '', False
+    'i.i.d. bound (Lorden), pooled moments', 'tab:blue', '-.', '', False
   ),
   'lorden_dual': plotting.Style(
-    'i.i.d. bound (Lorden, dual)', 'tab:blue', '--', '', False
+    'i.i.d. bound (Lorden, dual), pooled moments',
+    'tab:blue',
+    '--',
+    '',
+    False,
   ),
+}
+_OF_IID = {
   'sharp': plotting.Style(
     'i.i.d. asymptote (no bound)', 'tab:orange', '-', 'x', False
   ),
@@ -27,12 +33,16 @@ _STYLES = {
     'i.i.d. bound from below', 'tab:purple', '--', 'v', False
   ),
 }
-_TITLES = {
-  'zipf': 'one law: Zipf 1.5 on 50 tokens',
-  'peaked': 'one law: 0.85, then 30 tokens of 0.005',
-  'dirichlet': 'a new Dirichlet law at every node',
-  'mixture': 'prompts of two laws: 0.97 peaked, or 20 tokens flat',
+_OF_RUNS = {
+  'run_context': plotting.Style(
+    'limit of any run, from laws', 'tab:red', '--', 'd'
+  ),
+  'run': plotting.Style(
+    'limit of any run, from log-probs', 'tab:brown', ':', '+'
+  ),
+  'best_run': plotting.Style('best trees, whole runs', '0.35', '--', 's'),
 }
+_NUM_COLUMNS = 3
 
 
 def show(record: Mapping, folder: pathlib.Path) -> None:
@@ -43,45 +53,70 @@ def show(record: Mapping, folder: pathlib.Path) -> None:
     folder: of the run; figure.png and figure.pdf are written there.
   """
   figure_files.save(draw(record), folder / 'figure')
-  for name in _TITLES:
+  for name, source in brw_sources.make().items():
     print(sentence(record, name))
+    if not source.is_iid:
+      print(sentence_of_runs(record, name))
   print(f'Figure: {folder / "figure.png"}')
 
 
 def draw(record: Mapping) -> matplotlib.figure.Figure:
-  """Draws `D` against capacity, a panel an environment."""
-  figure = matplotlib.figure.Figure(figsize=(11, 8.5), layout='constrained')
-  panels = figure.subplots(2, 2).flat
-  for axes, (name, title) in zip(panels, _TITLES.items(), strict=True):
+  """Draws `D` against capacity, a panel a source and the legend in the last."""
+  figure = matplotlib.figure.Figure(figsize=(15, 8.5), layout='constrained')
+  sources = brw_sources.make()
+  *panels, last = figure.subplots(2, _NUM_COLUMNS).flat
+  handles = {}
+  for axes, (name, source) in zip(panels, sources.items(), strict=True):
     table = _of(record, name)
-    plotting.tokens_against_capacity(axes, table, _STYLES)
+    styles = _STYLES | (_OF_IID if source.is_iid else _OF_RUNS)
+    plotting.tokens_against_capacity(axes, table, styles)
     # The printed bound would flatten everything else.
     shown = [row['D'] for row in table if row['curve'] != 'printed']
-    axes.set_ylim(0.9, 1.15 * max(shown))
+    axes.set_ylim(0.9, 1.1 * max(shown))
     axes.tick_params(labelsize=8)
-    axes.set_title(title, fontsize=10)
-  handles, labels = axes.get_legend_handles_labels()
-  figure.legend(handles, labels, loc='outside lower center', ncols=3)
+    axes.set_title(source.title, fontsize=10)
+    handles |= {line.get_label(): line for line in axes.lines}
+  last.axis('off')
+  last.legend(handles=list(handles.values()), loc='center')
   figure.suptitle('Best draft trees of known sources, and their bounds')
   return figure
 
 
 def sentence(record: Mapping, environment: str) -> str:
-  """Says in words how the bounds stand at the largest trees."""
-  table = _of(record, environment)
-  capacity = max(row['capacity'] for row in table)
-  at = {name: curves.find(table, name, capacity) for name in _STYLES}
-  best = at['best']
+  """Says in words how the bounds of starts stand at the largest trees."""
+  at = _largest(record, environment, 'best')
+  best, dual = at['best'], at['dual']
   mu, mu2 = (record['moments'][environment][name] for name in ('mu', 'mu2'))
   verdict = 'FAILS' if at['lorden']['D'] < best['low'] else 'holds'
   return (
-    f'{environment}: at capacity {capacity} the best trees win '
-    f'{best["D"]:.2f} [{best["low"]:.2f}, {best["high"]:.2f}] tokens; '
+    f'{environment}: at capacity {best["capacity"]} the best trees win '
+    f'{_interval(best)} tokens; '
     f'printed {at["printed"]["D"]:.2f}, whose slope is {1 + mu2 / mu:.2f} '
     f'times 1/mu; sharp {at["sharp"]["D"]:.2f}; lorden {at["lorden"]["D"]:.2f} '
-    f'{verdict}; dual {at["dual"]["D"]:.2f} [{at["dual"]["low"]:.2f}, '
-    f'{at["dual"]["high"]:.2f}].'
+    f'{verdict}; dual {_interval(dual)}.'
   )
+
+
+def sentence_of_runs(record: Mapping, environment: str) -> str:
+  """Says in words how the limits of runs stand at the largest trees of runs."""
+  at = _largest(record, environment, 'best_run')
+  best = at['best_run']
+  return (
+    f'{environment}, whole runs: at capacity {best["capacity"]} the best trees '
+    f'win {_interval(best)} tokens a call; run_context '
+    f'{_interval(at["run_context"])}; run {_interval(at["run"])}.'
+  )
+
+
+def _largest(record, environment, curve):
+  """Returns the rows at the largest capacity of a curve, by curve."""
+  table = _of(record, environment)
+  capacity = max(row['capacity'] for row in table if row['curve'] == curve)
+  return {row['curve']: row for row in table if row['capacity'] == capacity}
+
+
+def _interval(row):
+  return f'{row["D"]:.2f} [{row["low"]:.2f}, {row["high"]:.2f}]'
 
 
 def _of(record, environment):
