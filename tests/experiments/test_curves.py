@@ -235,7 +235,8 @@ def test_the_checks_are_of_every_bound_that_holds(made):
 def test_a_sure_law_bounds_nothing(sure):
   assert set(sure.facts['vacuous']) == set(curves.BOUNDS)
   assert sure.facts['moments'] == {'mu': 0, 'mu2': 0}
-  for name in ('run', 'run_context', 'run_priced', 'lorden', 'sharp'):
+  limits = ('run', 'run_context', 'run_priced', 'leaf')
+  for name in (*limits, 'lorden', 'lorden_dual', 'sharp'):
     np.testing.assert_allclose(sure.column(name), CAPACITIES, rtol=1e-6)
   # An infinite bound has no value, and one from below says 1.
   assert sure.column('printed') == [1, None, None]
