@@ -51,6 +51,7 @@ SETTINGS = {
 DRAFTERS = {'whole': {}, 'cut': {'top_k': 2}, 'greedy': {'temperature': 0.0}}
 
 
+@functools.cache
 def laws_by_context(seed, setting):
   """The sampled laws after every context, as log-probabilities."""
   logits = 1.5 * np.random.default_rng(seed).normal(size=(len(CONTEXTS), VOCAB))
@@ -58,7 +59,7 @@ def laws_by_context(seed, setting):
   for row, words in zip(tokens, CONTEXTS, strict=True):
     row[: 3 + len(words)] = (*PROMPT, *OUTPUT, *words)
   lengths = jnp.asarray([3 + len(words) for words in CONTEXTS])
-  history = edits.history(
+  history = history_of(
     jnp.asarray(tokens), jnp.full(len(CONTEXTS), 2), lengths, VOCAB
   )
   sampling = reference_edits.sampling_of([setting] * len(CONTEXTS))
@@ -71,6 +72,7 @@ def laws_by_context(seed, setting):
 
 
 log_law = jax.jit(sampling_lib.log_law)
+history_of = jax.jit(edits.history, static_argnums=3)
 
 
 def probabilities(log_laws):
