@@ -6,8 +6,8 @@ unlike, because prompts keep laws of their own or texts switch between laws, the
 best trees win more, in the mean over starts, than bounds of the pooled moments
 allow; `dual` still holds, and `run` and `run_context` hold for whole runs.
 
-  launch/run.sh brw_vs_bounds             about two minutes on 2 cores
-  launch/run.sh brw_vs_bounds --quick     half a minute
+  launch/run.sh brw_vs_bounds             about four minutes on 2 cores
+  launch/run.sh brw_vs_bounds --quick     under a minute
 
 Best trees are simulated exactly as branching random walks: one for each fixed
 law, the mean over `--replicas` starts where what stands at a node is drawn.
