@@ -14,7 +14,13 @@ import numpy as np
 
 from experiments import oracle_runs
 from experiments import starts as starts_lib
-from specjax.theory import entropy, iid_bounds, prices, run_bounds
+from specjax.theory import (
+  entropy,
+  iid_bounds,
+  prices,
+  resample,
+  run_bounds,
+)
 
 # Gives `D [C, S]` from `counts [R, S]`, how often a prompt is drawn.
 Level = Callable[[jax.Array], jax.Array]
@@ -102,7 +108,7 @@ def limits(
   }
 
   def printed(counts):
-    pooled = lambda values: _ratio(
+    pooled = lambda values: resample.ratio_of_totals(
       entropy.row_totals(values, lengths), lengths, counts
     )
     return iid_bounds.printed(
@@ -121,7 +127,9 @@ def _limit(calls, lengths, capacities):
   """The limit of runs that need at least `calls [C, R]`, as a level."""
   sizes = np.asarray(capacities, float)[:, None]
   # No tree of N nodes wins more than N tokens.
-  return lambda counts: jnp.minimum(_ratio(lengths, calls, counts), sizes)
+  return lambda counts: jnp.minimum(
+    resample.ratio_of_totals(lengths, calls, counts), sizes
+  )
 
 
 def _part(arrays, name):
@@ -156,17 +164,13 @@ def _rate(runs):
     np.stack([run[name] for run in runs])
     for name in ('num_tokens', 'num_steps')
   )
-  return functools.partial(_ratio, tokens, steps)
+  return functools.partial(resample.ratio_of_totals, tokens, steps)
 
 
 def _mean(values, is_start):
   """The mean of values over starts, both `[C, R, T]`, as a level."""
   return functools.partial(
-    _ratio, np.sum(values * is_start, axis=-1), np.sum(is_start, axis=-1)
+    resample.ratio_of_totals,
+    np.sum(values * is_start, axis=-1),
+    np.sum(is_start, axis=-1),
   )
-
-
-def _ratio(numerators, denominators, counts):
-  """Returns `[..., S]`, the ratio of totals of `[..., R]` in each resample."""
-  total = lambda values: jnp.asarray(values, float) @ counts
-  return total(numerators) / total(denominators)

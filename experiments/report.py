@@ -166,7 +166,7 @@ def table_text(record: Mapping) -> str:
     ' ' * width + ''.join(f'{f"N = {c}":>{_CELL}}' for c in capacities),
   ]
   for name in names:
-    cells = [_cell(curves.find(table, name, c)) for c in capacities]
+    cells = [cell(curves.find(table, name, c)) for c in capacities]
     lines.append(f'{name:<{width}}' + ''.join(f'{c:>{_CELL}}' for c in cells))
   return '\n'.join(lines)
 
@@ -179,9 +179,9 @@ def sentence(record: Mapping) -> str:
   drafter, tree = at(f'won_at({best})'), at(f'oracle_at({best})')
   text = (
     f'At capacity {capacity} the best drafter, {best}, wins '
-    f'{_cell(at(best))} tokens an iteration. At its own starts its trees take '
-    f'{_cell(drafter)} and the best trees {_cell(tree)}: of what they win over '
-    f'plain decoding, which takes 1, it gets {_share(drafter, tree)}.'
+    f'{cell(at(best))} tokens an iteration. At its own starts its trees take '
+    f'{cell(drafter)} and the best trees {cell(tree)}: of what they win over '
+    f'plain decoding, which takes 1, it gets {share(drafter, tree)}.'
   )
   if record['vacuous']:
     known = [_what_is_known(at, name) for name in _with_posterior(record)]
@@ -193,17 +193,17 @@ def sentence(record: Mapping) -> str:
         *known,
       ]
     )
-  limit = min(map(at, ('run_context', 'run_priced')), key=lambda row: row['D'])
+  limit = at('run_context')
   return (
-    f'{text} Runs of deterministic trees are limited to {_cell(limit)}, as '
-    f'estimated from these texts; it reaches {_share(at(best), limit)} of that.'
+    f'{text} Runs of deterministic trees are limited to {cell(limit)}, as '
+    f'estimated from these texts; it reaches {share(at(best), limit)} of that.'
   )
 
 
 def _what_is_known(at, drafter):
   """Says how far a drafter's knowledge goes, from rows by curve."""
   limit, won, in_mean = (
-    _cell(at(f'{curve}({drafter})'))
+    cell(at(f'{curve}({drafter})'))
     for curve in ('posterior_best', 'posterior_won', 'posterior_dual')
   )
   return (
@@ -213,7 +213,7 @@ def _what_is_known(at, drafter):
   )
 
 
-def _share(part, whole):
+def share(part, whole):
   """Says what share of the tokens beyond the first is won."""
   if whole['D'] <= 1:
     return 'nothing'
@@ -227,7 +227,7 @@ def verdict(record: Mapping) -> str:
     record: whose checks count; see `telling`.
   """
   broken = [
-    f'{check["curve"]} at capacity {check["capacity"]} is {_cell(check)}'
+    f'{check["curve"]} at capacity {check["capacity"]} is {cell(check)}'
     for check in record['checks']
     if check['high'] is not None and check['high'] < -_ROUNDING
   ]
@@ -237,7 +237,7 @@ def verdict(record: Mapping) -> str:
   return f'BROKEN, of {total} comparisons: {"; ".join(broken)}.'
 
 
-def _cell(row):
+def cell(row):
   if row['D'] is None:
     return 'says nothing'
   # Without entropy in all prompts of a resample, a bound may be infinite.

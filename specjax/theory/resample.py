@@ -81,7 +81,7 @@ def ratio(
     seed: one seed, one set of resamples.
   """
   return bootstrap(
-    lambda counts: _ratio_of_totals(numerators, denominators, counts),
+    lambda counts: ratio_of_totals(numerators, denominators, counts),
     jnp.shape(denominators)[-1],
     seed,
   )
@@ -103,8 +103,8 @@ def ratio_difference(
   """
   return bootstrap(
     lambda counts: (
-      _ratio_of_totals(numerators[0], denominators[0], counts)
-      - _ratio_of_totals(numerators[1], denominators[1], counts)
+      ratio_of_totals(numerators[0], denominators[0], counts)
+      - ratio_of_totals(numerators[1], denominators[1], counts)
     ),
     jnp.shape(denominators[0])[-1],
     seed,
@@ -126,8 +126,18 @@ def mean(values: jax.Array, rows: jax.Array, seed: int) -> Interval:
   return ratio(values @ belongs, jnp.sum(belongs, axis=0), seed)
 
 
-def _ratio_of_totals(numerators, denominators, counts):
-  """Returns `[..., S]` for `counts [R, S]`, how often each row was drawn."""
+def ratio_of_totals(
+  numerators: jax.Array, denominators: jax.Array, counts: jax.Array
+) -> jax.Array:
+  """Returns `[..., S]`, the ratio of totals in each resample.
+
+  A total that is not positive, as sampled lower bounds may have, gives inf.
+
+  Args:
+    numerators: `[..., R]`.
+    denominators: `[..., R]`.
+    counts: `[R, S]`, how often each row was drawn.
+  """
   total = jnp.asarray(denominators, float) @ counts
   ratios = (jnp.asarray(numerators, float) @ counts) / total
   return jnp.where(total > 0.0, ratios, jnp.inf)

@@ -165,6 +165,35 @@ def test_any_prices_hold_against_the_best_policy_by_dynamic_programming(
         assert total <= calls + 1e-5
 
 
+def test_prices_are_fitted_on_the_other_half():
+  rng = np.random.default_rng(3)
+  source = reference.MarkovSource(rng.dirichlet(np.full(6, 0.4), size=6))
+  roots, rows = rng.integers(6, size=40), np.repeat(np.arange(10), 4)
+  trees = trees_at(source, roots, rows, 20)
+  calls = prices_lib.run_priced(trees, 10, [5], seed=3)[0]
+  is_first = np.asarray(resample.halves(rows, 3))
+  for half in (is_first, ~is_first):
+    other = prices_lib.Trees(*(x[~half] for x in trees))
+    prices = prices_lib.fit(other, 5)
+    shares = prices_lib.progress(prices, trees, 5)
+    expected = [shares[rows == row].sum() for row in np.unique(rows[half])]
+    np.testing.assert_allclose(calls[np.unique(rows[half])], expected)
+
+
+def test_small_trees_leave_what_single_notes_show():
+  rng = np.random.default_rng(4)
+  source = reference.MarkovSource(rng.dirichlet(np.full(6, 0.9), size=6))
+  tokens = np.arange(6)
+  trees = trees_at(source, tokens, tokens, 1)
+  known = trees.notes[:, 0]
+  for capacity in (2, 16):
+    ceilings = np.log1p(capacity * np.array(prices_lib.SURPLUSES))
+    best = max(6 / capacity, (known.sum(axis=0)[1:] / ceilings).max())
+    prices = prices_lib.fit(trees, capacity)
+    shown = prices_lib.progress(prices, trees, capacity).sum()
+    np.testing.assert_allclose(shown, best, rtol=1e-6)
+
+
 def test_sure_laws_are_limited_by_the_capacity():
   source = reference.MarkovSource(np.eye(2))
   trees = trees_at(source, np.zeros(8, int), np.arange(8), 12)
