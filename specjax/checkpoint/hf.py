@@ -31,6 +31,22 @@ def read(
     ValueError: names a file that is missing or broken.
   """
   config = configs.from_hf(read_json(folder / 'config.json'))
+  return config, tensors(folder)
+
+
+def tensors(folder: pathlib.Path) -> weights.Source:
+  """Opens the tensors of a folder, of whatever model they are.
+
+  Args:
+    folder: holds `model.safetensors`, or `model.safetensors.index.json` and the
+      shards that it lists.
+
+  Returns:
+    The tensors, which are read when they are asked for.
+
+  Raises:
+    ValueError: names a file that is missing or broken.
+  """
   files = {}
   for shard in _shards(folder):
     opened = _open(shard)
@@ -39,7 +55,7 @@ def read(
   def read_tensor(name: str) -> np.ndarray:
     return files[name].get_tensor(name)
 
-  return config, weights.Source('hf', frozenset(files), read_tensor)
+  return weights.Source('hf', frozenset(files), read_tensor)
 
 
 def read_json(path: pathlib.Path) -> Mapping[str, Any]:

@@ -6,11 +6,12 @@ tokenizer.json   and what else `tokenizer.Tokenizer.save` writes
 card.json        what the model is, free of form; marks the folder as ours
 """
 
+import contextlib
 import json
 import os
 import pathlib
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import jax
@@ -41,6 +42,26 @@ def save(
   Raises:
     ValueError: something is at `folder`.
   """
+  with new_folder(folder) as draft:
+    tokenizer.save(draft)
+    write_json(draft / 'config.json', configs.to_hf(params.config))
+    write_json(draft / CARD, card)
+    ocp.save(draft / 'params', params.weights)
+
+
+@contextlib.contextmanager
+def new_folder(folder: pathlib.Path) -> Iterator[pathlib.Path]:
+  """Makes a folder, whole or not at all.
+
+  Args:
+    folder: a path where nothing is yet.
+
+  Yields:
+    A folder to be filled, which is renamed to `folder` at the end.
+
+  Raises:
+    ValueError: something is at `folder`.
+  """
   folder = pathlib.Path(folder).absolute()
   if folder.exists():
     raise ValueError(f'expected a new folder, got {folder}, which exists')
@@ -48,10 +69,7 @@ def save(
   draft = folder.with_name(f'.{folder.name}-{os.getpid()}')
   draft.mkdir()
   try:
-    tokenizer.save(draft)
-    _write_json(draft / 'config.json', configs.to_hf(params.config))
-    _write_json(draft / CARD, card)
-    ocp.save(draft / 'params', params.weights)
+    yield draft
     os.rename(draft, folder)
   finally:
     shutil.rmtree(draft, ignore_errors=True)
@@ -87,5 +105,11 @@ def load(folder: pathlib.Path, dtype: jnp.dtype) -> llama_model.Params:
   return expected.replace(weights=values)
 
 
-def _write_json(path: pathlib.Path, content: Mapping[str, Any]) -> None:
+def write_json(path: pathlib.Path, content: Mapping[str, Any]) -> None:
+  """Writes JSON values to a file, to be read by people too.
+
+  Args:
+    path: of the file.
+    content: what to write.
+  """
   path.write_text(json.dumps(content, indent=2), 'utf-8')

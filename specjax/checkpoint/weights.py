@@ -4,7 +4,7 @@ Both formats hold matrices as `[out, in]`, one tensor a layer; a `Params` holds
 `[in, out]`, stacked over layers.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -132,6 +132,37 @@ def assemble(
   return expected.replace(weights=weights)
 
 
+def check_names(found: Set[str], expected: Set[str]) -> None:
+  """Raises `ValueError` that names tensors that are missing or unused.
+
+  Args:
+    found: names of the tensors that there are.
+    expected: names of the tensors that there have to be.
+  """
+  missing, unused = expected - found, found - expected
+  if missing:
+    raise ValueError(f'expected tensors that are missing: {_some(missing)}')
+  if unused:
+    raise ValueError(f'expected no other tensors, got {_some(unused)}')
+
+
+def tensor(source: Source, name: str, shape: tuple[int, ...]) -> np.ndarray:
+  """Reads one tensor.
+
+  Args:
+    source: it is in.
+    name: what the source calls it.
+    shape: what the source has to hold.
+
+  Raises:
+    ValueError: names a tensor of another shape.
+  """
+  values = source.read(name)
+  if values.shape != shape:
+    raise ValueError(f'expected {name} of shape {shape}, got {values.shape}')
+  return values
+
+
 def _file_names(config, source, outer, inner) -> Iterator[str]:
   for name in outer:
     yield getattr(name, source.style)
@@ -141,19 +172,15 @@ def _file_names(config, source, outer, inner) -> Iterator[str]:
 
 
 def _check_names(config, source, expected):
-  missing = expected - source.names
-  if missing:
-    raise ValueError(f'expected tensors that are missing: {_some(missing)}')
-  unused = {
+  known = {
     name
     for name in source.names - expected
     # Constants of RoPE, which follow from the configuration.
-    if not name.endswith('rotary_emb.inv_freq') and name != 'rope_freqs.weight'
+    if name.endswith('rotary_emb.inv_freq') or name == 'rope_freqs.weight'
   }
   if config.tie_embeddings:
-    unused.discard('lm_head.weight')  # Written by some: the embedding again.
-  if unused:
-    raise ValueError(f'expected no other tensors, got {_some(unused)}')
+    known.add('lm_head.weight')  # Written by some: the embedding again.
+  check_names(source.names - known, expected)
 
 
 def _some(names):
@@ -166,12 +193,8 @@ def _some(names):
 def _tensor(config, source, name, number, shape):
   """Reads one tensor in our layout; `shape` is ours too."""
   file_name = getattr(name, source.style).format(number)
-  values = source.read(file_name)
   file_shape = shape[::-1] if name.transposed else shape
-  if values.shape != file_shape:
-    raise ValueError(
-      f'expected {file_name} of shape {file_shape}, got {values.shape}'
-    )
+  values = tensor(source, file_name, file_shape)
   if name.rotary and source.interleaved:
     values = _halves_from_pairs(values, config.head_dim)
   return values.T if name.transposed else values

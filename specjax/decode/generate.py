@@ -86,6 +86,7 @@ def generate(
     seeds=seeds,
     max_length=max_length,
     batch_size=batch_size,
+    features=() if drafter is None else drafter.features,
   )
   results = []
   for batch in batches:

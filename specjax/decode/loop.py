@@ -244,6 +244,7 @@ def _iterate(params, state, drafter, num_nodes, eos_ids, rule_fn):
     ~state.is_done,
     rule_fn,
     history(params, state),
+    drafter.features,
   )
   after, emitted = emit(
     state, verdict.tokens, verdict.log_p, verdict.num_accepted, eos_ids

@@ -42,6 +42,7 @@ def read_prompts(
   seeds: Sequence[int] | None = None,
   max_length: int = 2048,
   batch_size: int = 8,
+  features: tuple[int, ...] = (),
 ) -> list[Batch]:
   """Reads prompts in batches of one shape, all tokens but the last of each.
 
@@ -53,6 +54,7 @@ def read_prompts(
     seeds: one for each prompt; its index by default.
     max_length: most tokens of prompt and output.
     batch_size: most rows of a batch; batches are made equally large.
+    features: layers whose inputs a drafter will want, `Drafter.features`.
 
   Returns:
     The batches, prompts in their order.
@@ -92,6 +94,7 @@ def read_prompts(
           jnp.asarray(lengths[rows]),
           jnp.asarray(np.asarray(seeds, np.uint32)[rows]),
           width,
+          features,
         ),
         limits=jnp.asarray(np.where(is_prompt, limits[rows], 0), jnp.int32),
         sampling=jax.tree.map(lambda x, r=rows: x[r], sampling),
@@ -126,13 +129,20 @@ def round_up(number: int, multiple: int) -> int:
   return int(-(-number // multiple) * multiple)
 
 
-@functools.partial(jax.jit, static_argnames='width')
-def _read(verifier, tokens, lengths, seeds, width):
+@functools.partial(jax.jit, static_argnames=('width', 'features'))
+def _read(verifier, tokens, lengths, seeds, width, features):
   """Reads all tokens of each prompt but the last, which is the first root."""
-  _, cache = llama_model.read(
-    verifier, tokens[:, :width], lengths - 1, tokens.shape[1]
+  _, taken, cache = llama_model.read(
+    verifier, tokens[:, :width], lengths - 1, tokens.shape[1], features
   )
-  return base.Prefix(tokens, lengths, seeds, cache)
+  return base.Prefix(
+    tokens=tokens,
+    lengths=lengths,
+    seeds=seeds,
+    cache=cache,
+    features=taken if features else None,
+    feature_layers=features,
+  )
 
 
 def _check_lists(prompts, max_new_tokens, sampling, seeds):

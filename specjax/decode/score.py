@@ -32,7 +32,8 @@ def read(
   """
   batch, size = tokens.shape
   lengths = jnp.full(batch, size, jnp.int32)
-  return llama_model.read(verifier, tokens, lengths, num_slots)
+  hidden, _, cache = llama_model.read(verifier, tokens, lengths, num_slots)
+  return hidden, cache
 
 
 @functools.partial(jax.jit, static_argnames=('summary_fn', 'chunk'))

@@ -22,6 +22,7 @@ def verify(
   active: jax.Array,
   rule: rules.Rule = rules.match,
   history: edits_lib.History | None = None,
+  features: tuple[int, ...] = (),
 ) -> tuple[base.Verdict, llama_cache.NewKV]:
   """Runs a batch of trees through the verifier and follows a rule.
 
@@ -34,6 +35,7 @@ def verify(
     rule: which drafts are accepted, and the token after them.
     history: what the texts are up to the roots and with them; wanted where the
       sampling parameters have edits.
+    features: layers whose inputs the drafter wants to know.
 
   Returns:
     The verdict, and keys and values of all nodes.
@@ -42,7 +44,7 @@ def verify(
     ValueError: what the rule refuses, or edits without a history.
   """
   trees = proposal.tree
-  hidden, new_kv = tree_pass(params.verifier, trees, cache)
+  hidden, taken, new_kv = tree_pass(params.verifier, trees, cache, features)
 
   def laws_fn(nodes):
     rows = jnp.take_along_axis(hidden, nodes[:, None, None], axis=1)[:, 0]
@@ -53,7 +55,16 @@ def verify(
   path = rule(
     trial_lib.Trial(proposal, laws_fn, seeds, cache.length + 1, active)
   )
-  verdict = base.Verdict(path.nodes, path.tokens, path.extra, path.length)
+  on_path = lambda x: jnp.take_along_axis(
+    x, path.nodes[:, :, None, None], axis=1
+  )
+  verdict = base.Verdict(
+    path=path.nodes,
+    tokens=path.tokens,
+    log_p=path.extra,
+    num_accepted=path.length,
+    features=on_path(taken) if features else None,
+  )
   return verdict, new_kv
 
 
@@ -61,7 +72,8 @@ def tree_pass(
   verifier: llama_model.Params,
   trees: tree_lib.Tree,
   cache: llama_cache.KVCache,
-) -> tuple[jax.Array, llama_cache.NewKV]:
+  features: tuple[int, ...] = (),
+) -> tuple[jax.Array, jax.Array, llama_cache.NewKV]:
   """Runs all nodes of a batch of trees at once.
 
   A node stands at its depth past the root and attends to the cache and to its
@@ -71,20 +83,22 @@ def tree_pass(
     verifier: the model.
     trees: trees with a leading axis `[B]`.
     cache: of everything before the roots.
+    features: layers whose inputs are returned.
 
   Returns:
-    Hidden states `[B, N, E]`, and keys and values of all nodes.
+    Hidden states `[B, N, E]`, features `[B, N, len(features), E]`, and keys and
+    values of all nodes.
   """
   depths = jax.vmap(tree_lib.depth)(trees.parents)
-  hidden, _, new_kv = llama_model.forward(
+  return llama_model.forward(
     verifier,
     trees.tokens,
     cache.length[:, None] + depths,
     cache,
     mask.committed(cache.length, cache.num_slots),
     jax.vmap(tree_lib.ancestors)(trees.parents),
+    features,
   )
-  return hidden, new_kv
 
 
 def _branch(history, trees, nodes):

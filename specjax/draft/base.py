@@ -38,12 +38,17 @@ class Prefix:
     lengths: `[B]` int32 prompt lengths, at least 1.
     seeds: `[B]` uint32 request seeds, for drafters that draw.
     cache: the verifier's, of the first `lengths - 1` tokens.
+    features: `[B, T, F, E]` inputs of the verifier's `feature_layers` at these
+      tokens; None where no drafter wants them.
+    feature_layers: which they are, static to jit.
   """
 
   tokens: jax.Array
   lengths: jax.Array
   seeds: jax.Array
   cache: llama_cache.KVCache
+  features: jax.Array | None = None
+  feature_layers: tuple[int, ...] = struct.field(pytree_node=False, default=())
 
 
 @struct.dataclass
@@ -75,16 +80,19 @@ class Verdict:
     log_p: `[B, N]` float32 log-probabilities of the emitted tokens in nats.
     num_accepted: `[B]` int32 accepted nodes, the root included, which is the
       number `D` of emitted tokens; 0 for a row that is done.
+    features: `[B, N, F, E]` inputs of the layers `Drafter.features` at
+      `path`; None where the drafter wants none.
   """
 
   path: jax.Array
   tokens: jax.Array
   log_p: jax.Array
   num_accepted: jax.Array
+  features: jax.Array | None = None
 
 
 class Drafter(NamedTuple):
-  """The three functions of a drafter.
+  """The three functions of a drafter, and what it wants of the verifier.
 
   Attributes:
     init: `(params, prefix) -> state`.
@@ -92,11 +100,13 @@ class Drafter(NamedTuple):
       (Proposal, state)`; the root of each tree is `tokens[lengths - 1]`.
     observe: `(params, state, verdict) -> state`; told which of the nodes just
       proposed were committed.
+    features: layers of the verifier whose inputs it is told of.
   """
 
   init: Callable[[Params, Prefix], chex.ArrayTree]
   propose: Callable[..., tuple[Proposal, chex.ArrayTree]]
   observe: Callable[[Params, chex.ArrayTree, Verdict], chex.ArrayTree]
+  features: tuple[int, ...] = ()
 
 
 def stateless(propose_fn: Callable[..., Proposal]) -> Drafter:

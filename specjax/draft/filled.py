@@ -64,7 +64,7 @@ def best(
     )
     return base.Proposal(tree), (memory, (tree.tokens, slots))
 
-  return base.Drafter(init, propose, _observe(reader))
+  return base.Drafter(init, propose, _observe(reader), reader.features)
 
 
 @functools.cache
@@ -137,7 +137,7 @@ def drawn(
     (memory, seeds), nodes = state
     return observe_memory(params, (memory, nodes), verdict), seeds
 
-  return base.Drafter(init, propose, observe)
+  return base.Drafter(init, propose, observe, reader.features)
 
 
 def _observe(reader):

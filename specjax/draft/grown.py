@@ -125,4 +125,4 @@ def make(
       reader, params, memory, nodes, verdict, num_slots
     )
 
-  return base.Drafter(init, propose, observe)
+  return base.Drafter(init, propose, observe, reader.features)

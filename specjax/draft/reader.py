@@ -19,18 +19,20 @@ from specjax.llama import model as llama_model
 
 
 class Reader(NamedTuple):
-  """The three functions of a model that drafts.
+  """The three functions of a model that drafts, and what it wants to know.
 
   Attributes:
     init: `(params, prefix, num_slots) -> memory`, with room for as many nodes.
     read: `(params, memory, nodes) -> (logits [B, W, V], memory)`.
     keep: `(params, memory, accepted, num_slots) -> memory`; told which of the
       nodes just read, with as many slots, were committed.
+    features: layers of the verifier whose inputs it is told of.
   """
 
   init: Callable[[base.Params, base.Prefix, int], chex.ArrayTree]
   read: Callable[..., tuple[jax.Array, chex.ArrayTree]]
   keep: Callable[..., chex.ArrayTree]
+  features: tuple[int, ...] = ()
 
 
 @functools.cache
@@ -118,7 +120,9 @@ def keep_path(
     The memory, of the accepted nodes alone.
   """
   on_path = lambda x: jnp.take_along_axis(x, verdict.path, axis=1)
-  accepted = scratch.Accepted(*map(on_path, nodes), verdict.num_accepted)
+  accepted = scratch.Accepted(
+    *map(on_path, nodes), verdict.num_accepted, verdict.features
+  )
   return reader.keep(params, memory, accepted, num_slots)
 
 

@@ -30,11 +30,13 @@ class Accepted(NamedTuple):
     slots: `[B, A]` int32 their scratch slots, -1 for a node that was not read,
       which can only be the last.
     number: `[B]` int32 how many nodes count; 0 for a row that is done.
+    features: as in a `Verdict`.
   """
 
   tokens: jax.Array
   slots: jax.Array
   number: jax.Array
+  features: jax.Array | None = None
 
 
 def extend(cache: llama_cache.KVCache, num_scratch: int) -> llama_cache.KVCache:

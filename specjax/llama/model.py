@@ -221,13 +221,17 @@ def prefill(
   """
   if tokens.shape[1] == 0:
     return embed(params, tokens), cache
-  hidden, new_kv, order = _left_to_right(params, tokens, cache, layers)
+  hidden, _, new_kv, order = _left_to_right(params, tokens, cache, layers)
   return hidden, llama_cache.commit(cache, new_kv, order, lengths)
 
 
 def read(
-  params: Params, tokens: jax.Array, lengths: jax.Array, num_slots: int
-) -> tuple[jax.Array, llama_cache.KVCache]:
+  params: Params,
+  tokens: jax.Array,
+  lengths: jax.Array,
+  num_slots: int,
+  features: tuple[int, ...] = (),
+) -> tuple[jax.Array, jax.Array, llama_cache.KVCache]:
   """Reads tokens from left to right into a cache of their own.
 
   As `prefill` with an empty cache, but the pass does not attend to the empty
@@ -238,16 +242,20 @@ def read(
     tokens: `[B, T]` int32, padded on the right; `T` is at least 1.
     lengths: `[B]` int32, tokens of each row that count.
     num_slots: `S`, at least the largest of the lengths.
+    features: layers whose inputs are returned.
 
   Returns:
     hidden: `[B, T, E]`, the input of `head`; of no meaning past `lengths`.
+    features: `[B, T, len(features), E]`, alike.
     cache: of the first `lengths` tokens, in the compute type of the weights.
   """
   # A cache has one slot at least; it is closed.
   closed = empty_cache(params, tokens.shape[0], 1)
-  hidden, new_kv, order = _left_to_right(params, tokens, closed)
+  hidden, taken, new_kv, order = _left_to_right(
+    params, tokens, closed, features=features
+  )
   cache = empty_cache(params, tokens.shape[0], num_slots)
-  return hidden, llama_cache.commit(cache, new_kv, order, lengths)
+  return hidden, taken, llama_cache.commit(cache, new_kv, order, lengths)
 
 
 def empty_cache(
@@ -274,19 +282,20 @@ def empty_cache(
   return llama_cache.init(config, batch, num_slots, dtype)
 
 
-def _left_to_right(params, tokens, cache, layers=None):
+def _left_to_right(params, tokens, cache, layers=None, features=()):
   """Runs tokens behind those of the cache, and numbers them `[B, T]`."""
   order = jnp.broadcast_to(jnp.arange(tokens.shape[1]), tokens.shape)
-  hidden, _, new_kv = forward(
+  hidden, taken, new_kv = forward(
     params,
     tokens,
     cache.length[:, None] + order,
     cache,
     mask.committed(cache.length, cache.num_slots),
     mask.causal(tokens.shape[1]),
-    layers=layers,
+    features,
+    layers,
   )
-  return hidden, new_kv, order
+  return hidden, taken, new_kv, order
 
 
 def _run_layer(config, weights, x, turn, view):

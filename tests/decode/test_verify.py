@@ -49,7 +49,7 @@ def read(params, prompts):
 
 
 def tree_logits(verifier, trees, cache):
-  hidden, _ = verify.tree_pass(verifier, trees, cache)
+  hidden, _, _ = verify.tree_pass(verifier, trees, cache)
   return llama_model.head(verifier, hidden)
 
 

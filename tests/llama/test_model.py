@@ -148,7 +148,7 @@ def test_prefill_of_no_tokens_changes_nothing():
 def test_reading_is_prefill_of_an_empty_cache(dtype):
   params, tokens = random_params(dtype=dtype), random_tokens(10, 3, 6)
   lengths = jnp.array([6, 1, 0])
-  hidden, cache = jax.jit(llama_model.read, static_argnums=3)(
+  hidden, _, cache = jax.jit(llama_model.read, static_argnums=3)(
     params, tokens, lengths, S
   )
   empty = empty_cache(3, dtype=llama_model.embed(params, tokens).dtype)
