@@ -72,7 +72,9 @@ def test_law_off_the_lattice_at_all_sizes(step, error):
   ],
 )
 def test_sampled_walks_agree_with_the_grid(rows):
-  env = laws.independent(rows)
+  # Impossible tokens and repeated rows change nothing: one shape is compiled.
+  rows = np.pad(rows, ((0, 0), (0, 50 - rows.shape[1])))
+  env = laws.independent(np.resize(rows, (6, 50)))
   sample = process.sample(env, jax.random.key(0), 4000, 160, 1)
   surprisals = np.asarray(sample.texts.laws.surprisal)
   # Between the atoms of U, where a grid smears them.

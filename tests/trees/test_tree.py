@@ -7,6 +7,10 @@ import numpy as np
 from specjax.trees import shapes
 from specjax.trees import tree as tree_lib
 
+path_sum = jax.jit(tree_lib.path_sum)
+depth = jax.jit(tree_lib.depth)
+ancestors = jax.jit(tree_lib.ancestors)
+
 
 def random_parents(rng, size):
   return np.array([-1] + [rng.integers(0, i) for i in range(1, size)])
@@ -28,24 +32,22 @@ def test_path_sum_depth_and_ancestors_equal_slow_twins():
       values = rng.normal(size=size).astype(np.float32)
       paths = [slow_path(parents, i) for i in range(size)]
       np.testing.assert_allclose(
-        tree_lib.path_sum(jnp.asarray(parents), jnp.asarray(values)),
+        path_sum(jnp.asarray(parents), jnp.asarray(values)),
         [values[path].sum() for path in paths],
         rtol=1e-4,
         atol=1e-5,
       )
       np.testing.assert_array_equal(
-        tree_lib.depth(jnp.asarray(parents)), [len(p) - 1 for p in paths]
+        depth(jnp.asarray(parents)), [len(p) - 1 for p in paths]
       )
       expected = np.zeros((size, size), bool)
       for i, path in enumerate(paths):
         expected[i, path] = True
-      np.testing.assert_array_equal(
-        tree_lib.ancestors(jnp.asarray(parents)), expected
-      )
+      np.testing.assert_array_equal(ancestors(jnp.asarray(parents)), expected)
 
 
 def test_ancestors_of_the_docstring():
-  got = tree_lib.ancestors(jnp.array([-1, 0, 0]))
+  got = ancestors(jnp.array([-1, 0, 0]))
   np.testing.assert_array_equal(got, [[1, 0, 0], [1, 1, 0], [1, 0, 1]])
 
 
@@ -55,7 +57,7 @@ def test_select_best_keeps_parents_of_what_it_keeps():
     parents = random_parents(rng, 60)
     # Many edges of cost 0, so that ties have to go to the parent.
     edges = rng.integers(0, 3, size=60).astype(np.float32)
-    costs = tree_lib.path_sum(jnp.asarray(parents), jnp.asarray(edges))
+    costs = path_sum(jnp.asarray(parents), jnp.asarray(edges))
     best = np.asarray(tree_lib.select_best(costs, 20))
     expected = np.argsort(np.asarray(costs), kind='stable')[:20]
     np.testing.assert_array_equal(best, expected)
