@@ -6,22 +6,23 @@ probability that it gives each, and where the node comes from.  Calibrated on
 other prompts these become chances (see `posterior`), and of four times as many
 nodes as the largest tree has, for each drafter,
 
-  posterior_best   are the chances of the best `N`: what policies can win that
-                   see these chances alone, choose among these nodes, and have
-                   at most `N` of them at every start
-  posterior_won    is what those trees really took there.  A limit lies between
-                   the two: chances that were learnt flatter the trees that
-                   they choose, and those trees are one such policy
-  posterior_dual   bounds those that have `N` nodes in the mean, many where
-                   chances are good; they judge each node by its own chance
-  posterior_run    is a whole run of the trees of `posterior_best`: no limit,
-                   but what is achieved by choosing them
+  posterior_dual   limits rules that judge each node by its own chance alone and
+                   have `N` nodes in the mean, many where chances are good
+  posterior_best   is what the chances promise for the best `N` nodes of every
+                   start.  No limit: which these are depends on all chances of a
+                   start, and shapes of trees may tell more than chances do
+  posterior_won    is what those nodes really took there
+  posterior_excess is how far the promise was above that, 0 if all that can be
+                   known of a node is its chance
+  posterior_run    is a whole run of those trees: no limit either, but what is
+                   achieved by choosing them
 
-The first three are taken at the starts that the best drafter visited, and
+All but the last are taken at the starts that the best drafter visited, and
 learnt at such starts: an iteration starts where the one before was refused, at
 harder places than a text holds on average.  For the same reason nothing here
 limits whole runs: where a run starts tells more of what follows than chances
-say.
+say.  Where the other half of the prompts has no nodes of some kind, chances
+count the worst case; from few texts that lifts the limit and the promise.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,10 +32,13 @@ import numpy as np
 from experiments import curves, measure, oracle_runs
 from specjax.theory import posterior, resample
 
-# What bounds what was won at the same starts.
-LIMITS = ('posterior_best', 'posterior_dual')
-
-NAMES = ('posterior_best', 'posterior_won', 'posterior_dual', 'posterior_run')
+NAMES = (
+  'posterior_dual',
+  'posterior_best',
+  'posterior_won',
+  'posterior_excess',
+  'posterior_run',
+)
 
 
 def tabulate(
@@ -55,8 +59,8 @@ def tabulate(
     seed: of halves and resamples.
 
   Returns:
-    The table, and the checks, paired differences that no limit may have below
-    0, both as rows of `curves`.
+    The table, and the checks, both as rows of `curves`: how far each dual is
+    above `posterior_taken`, what the rule won that fills its budget.
   """
   table, checks = [], []
   for drafter, arrays in proposals.items():
@@ -68,15 +72,14 @@ def tabulate(
     for name in NAMES:
       interval = curves.stack([values[name] for values, _ in found])
       table += curves.rows_of(named(name), capacities, interval)
-    for name in LIMITS:
-      interval = curves.stack([above[name] for _, above in found])
-      curve = f'{named(name)} - {named("posterior_won")}'
-      checks += curves.rows_of(curve, capacities, interval)
+    curve = f'{named("posterior_dual")} - {named("posterior_taken")}'
+    interval = curves.stack([above for _, above in found])
+    checks += curves.rows_of(curve, capacities, interval)
   return table, checks
 
 
 def _at_capacity(arrays, run_lengths, starts, index, capacity, seed):
-  """Returns intervals by `NAMES`, and how far `LIMITS` are above what was won.
+  """Returns intervals by `NAMES`, and how far the dual is above its rule.
 
   Args:
     arrays: of one drafter, `[R, T, ...]`.
@@ -95,26 +98,32 @@ def _at_capacity(arrays, run_lengths, starts, index, capacity, seed):
     **{name: values[is_place] for name, values in arrays.items()},
     rows=np.nonzero(is_place)[0],
   )
+  rows = trees.rows[is_visited]
   chances = posterior.cross_fitted(trees, is_visited, seed)
   told, took = (
     np.asarray(posterior.best_trees(chances, worths)[:, capacity - 1])
     for worths in (chances, trees.is_accepted)
   )
-  rows = trees.rows[is_visited]
-  samples = {
-    'posterior_best': told[is_visited],
-    'posterior_won': took[is_visited],
-    'posterior_dual': posterior.dual(chances[is_visited], rows, capacity, seed),
-  }
-  mean = lambda values: resample.mean(values, rows, seed)
-  lengths = np.zeros(shape, int)
-  lengths[is_place] = took
-  run = oracle_runs.run(lengths, run_lengths, shape[1])
-  intervals = {name: mean(values) for name, values in samples.items()}
-  intervals['posterior_run'] = resample.ratio(
-    run['num_tokens'], run['num_steps'], seed
+  limit, taken = (
+    posterior.dual(
+      chances[is_visited], worths[is_visited], rows, capacity, seed
+    )
+    for worths in (chances, trees.is_accepted)
   )
-  above = {
-    name: mean(samples[name] - samples['posterior_won']) for name in LIMITS
+  mean = lambda values: resample.mean(values, rows, seed)
+  intervals = {
+    'posterior_dual': mean(limit),
+    'posterior_best': mean(told[is_visited]),
+    'posterior_won': mean(took[is_visited]),
+    'posterior_excess': mean((told - took)[is_visited]),
+    'posterior_run': _run(took, is_place, run_lengths, seed),
   }
-  return intervals, above
+  return intervals, mean(limit - taken)
+
+
+def _run(took, is_place, run_lengths, seed):
+  """Returns tokens an iteration of runs that take `took` at each place."""
+  lengths = np.zeros(is_place.shape, int)
+  lengths[is_place] = took
+  run = oracle_runs.run(lengths, run_lengths, lengths.shape[1])
+  return resample.ratio(run['num_tokens'], run['num_steps'], seed)

@@ -34,9 +34,10 @@ _IID = {
 }
 # Dashed, for the curve of the best trees may lie under it.
 _ORACLE_RUN = plotting.Style("the oracle's own run", 'black', '--', 'D')
+# With the marker of their drafter.
 _POSTERIOR = {
-  'posterior_best': ('limit there by what {} knows', '--', '^', True),
-  'posterior_dual': ('with N nodes in the mean', ':', 'x', False),
+  'posterior_dual': ('limit node by node, by what {} knows', '--', True),
+  'posterior_best': ('what that promises its best N', ':', False),
 }
 
 # Differences of float32 sums that mean nothing.
@@ -107,14 +108,15 @@ def draw(record: Mapping) -> matplotlib.figure.Figure:
 
 
 def _posterior_styles(record):
-  """Styles of the limits by what drafters know, by curve."""
-  return {
-    f'{curve}({drafter})': plotting.Style(
-      words.format(drafter), _DRAFTERS[drafter].colour, *look
-    )
-    for drafter in _with_posterior(record)
-    for curve, (words, *look) in _POSTERIOR.items()
-  }
+  """Styles of limits and promises by what drafters know, by curve."""
+  styles = {}
+  for drafter in _with_posterior(record):
+    own = _DRAFTERS[drafter]
+    for curve, (words, line, has_band) in _POSTERIOR.items():
+      styles[f'{curve}({drafter})'] = plotting.Style(
+        words.format(drafter), own.colour, line, own.marker, has_band
+      )
+  return styles
 
 
 def _with_posterior(record):
@@ -184,7 +186,9 @@ def sentence(record: Mapping) -> str:
     f'plain decoding, which takes 1, it gets {share(drafter, tree)}.'
   )
   if record['vacuous']:
-    known = [_what_is_known(at, name) for name in _with_posterior(record)]
+    known = [
+      _what_is_known(at, name, capacity) for name in _with_posterior(record)
+    ]
     return ' '.join(
       [
         text,
@@ -200,16 +204,17 @@ def sentence(record: Mapping) -> str:
   )
 
 
-def _what_is_known(at, drafter):
+def _what_is_known(at, drafter, capacity):
   """Says how far a drafter's knowledge goes, from rows by curve."""
-  limit, won, in_mean = (
+  limit, promise, won = (
     cell(at(f'{curve}({drafter})'))
-    for curve in ('posterior_best', 'posterior_won', 'posterior_dual')
+    for curve in ('posterior_dual', 'posterior_best', 'posterior_won')
   )
   return (
     f'By what {drafter} knows of the nodes that it proposes at those starts, '
-    f'the best of them are limited to {limit}, and took {won}; as many in the '
-    f'mean, more where chances are good, to {in_mean}.'
+    f'rules that judge each node by its own chance, with {capacity} in the '
+    f'mean, are limited to {limit}; the best {capacity} of every start promise '
+    f'{promise}, and took {won}.'
   )
 
 

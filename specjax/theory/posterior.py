@@ -1,18 +1,23 @@
-"""Limits at temperature 0: what the drafter does not know of a sure verifier.
+"""What drafters could win by what they know of their own nodes.
 
 At temperature 0 the verifier's law is degenerate, its entropy 0, and bounds
 from it are vacuous: a tree that knew the text would win every node.  What a
-drafter can win then rests on what it knows.  Replace `p(w)` by the chance that
-w is accepted *given the drafter's own score of w*, learnt from other texts, and
-the algebra stays:
+drafter can win then rests on what it knows.  Replace `p(w)` by the *chance*
+that w is accepted given the drafter's own score of w, learnt from other texts.
+Chances are calibrated: of the nodes with chance c a share c is accepted.  So a
+rule `a` that judges each node by its chance alone wins
 
-  E[D | scores] = sum_{w in T} p(w),
+  E[D] = E sum_w a(p(w)) 1{w is accepted} = E sum_w a(p(w)) p(w)
+      <= N theta + E sum_w (p(w) - theta)_+
 
-so the best tree of `N` nodes takes the largest chances, and for any theta `D <=
-N theta + sum (p(w) - theta)_+` (see `start_bounds`).  Chances that are
-calibrated only on average give limits for the policies that choose among the
-nodes that were proposed and judge each by its own score: propose large trees.
-They hold for starts like those that the fit has seen.
+for any theta >= 0, if it has at most `N` nodes in the mean: a limit (`dual`).
+It holds for starts like those that the fit has seen, and for choices among the
+nodes that were proposed: propose large trees.
+
+It is none for a rule that looks at a start's chances together.  Which nodes are
+the best `N` of a start depends on all of them, and where the shape of a tree
+tells how good it is, those nodes may win more than the sum of their chances.
+That sum is a promise (`best_trees`), true if shapes tell nothing.
 
 The same holds at other temperatures for a drafter's own limit.  Host code in
 NumPy: a fit is a table of steps.
@@ -36,8 +41,7 @@ class Proposals(NamedTuple):
     parents: `[M, N]` int, as in `trees.tree.Tree`.
     num_nodes: `[M]` int, nodes of each tree; the rest is absent.
     scores: `[M, N]` float, the higher the likelier within its group, such as
-      the log-probability that the drafter gives a node's path.  Scores that
-      fall along paths give chances that do.
+      the log-probability that the drafter gives a node's path.
     groups: `[M, N]` int, nodes whose scores may be compared, such as those of
       one match length of a lookup.
     is_accepted: `[M, N]` bool, the node lies on the accepted path; False for
@@ -54,10 +58,10 @@ class Proposals(NamedTuple):
 
 
 class Steps(NamedTuple):
-  """A rising step function of the score.
+  """A rising step function.
 
   Attributes:
-    starts: `[J]` rising; the least score of each step.
+    starts: `[J]` rising; the least argument of each step.
     chances: `[J]` rising; the share of nodes that are accepted.
   """
 
@@ -65,16 +69,29 @@ class Steps(NamedTuple):
   chances: np.ndarray
 
 
-# The step function of each group.
-Calibration = dict[int, Steps]
+class Calibration(NamedTuple):
+  """How scores become chances that fall along paths.
+
+  Attributes:
+    by_score: for each group, from the score to a share.
+    by_best: from the largest of these shares at or below a node to its chance.
+  """
+
+  by_score: dict[int, Steps]
+  by_best: Steps
 
 
 def fit(proposals: Proposals, is_used: np.ndarray) -> Calibration:
-  """Returns the chance of acceptance as a rising function of the score.
+  """Returns how the chance of acceptance rises with what is known of a node.
 
-  In each group the rising function that is nearest in least squares to what was
-  accepted (isotonic regression).  It keeps the mean of every step: chances are
-  calibrated on the trees they were fitted to.
+  In each group the rising function of the score that is nearest in least
+  squares to what was accepted (isotonic regression).  It keeps the mean of
+  every step, so its values are calibrated on the trees they were fitted to; but
+  a child in another group than its parent may have the larger one.  Forcing
+  children down would count too little at good parents, for a node is accepted
+  no less often than any below it.  So a node takes the largest value at or
+  below it, which falls along paths, and what was accepted is fitted once more
+  as a rising function of that: calibrated again, and falling along paths still.
 
   Args:
     proposals: verified trees.
@@ -83,7 +100,8 @@ def fit(proposals: Proposals, is_used: np.ndarray) -> Calibration:
   Raises:
     ValueError: a used tree's score is not a number.
   """
-  is_drafted = _is_present(proposals) & np.asarray(is_used)[:, None]
+  is_present = _is_present(proposals) & np.asarray(is_used)[:, None]
+  is_drafted = is_present.copy()
   is_drafted[:, tree_lib.ROOT] = False
   scores, groups, is_accepted = (
     np.asarray(values)[is_drafted]
@@ -93,36 +111,32 @@ def fit(proposals: Proposals, is_used: np.ndarray) -> Calibration:
     raise ValueError(
       f'expected scores, got NaN for {np.sum(np.isnan(scores))} nodes'
     )
-  return {
+  by_score = {
     int(group): _fit_steps(
       scores[groups == group], is_accepted[groups == group]
     )
     for group in np.unique(groups)
   }
+  by_best = _fit_steps(
+    _best_below(by_score, proposals)[is_present],
+    np.asarray(proposals.is_accepted)[is_present],
+  )
+  return Calibration(by_score, by_best)
 
 
 def chances(calibration: Calibration, proposals: Proposals) -> np.ndarray:
   """Returns the chance `[M, N]` that each node is accepted.
 
-  1 at the root and 0 for absent nodes.  A node is accepted only if its parent
-  is, so none is given a larger chance than a node above it.  A group that the
-  fit has not seen says nothing: its nodes have their parent's chance.
+  1 at the root and 0 for absent nodes; it never rises along a path.  Of a group
+  that the fit has not seen nothing is known: its nodes, and those above them,
+  count the worst case, which is 1.  A limit stays one, and may be far too high.
 
   Args:
     calibration: of `fit`.
     proposals: trees; whether they were accepted is not looked at.
   """
-  scores, groups = np.asarray(proposals.scores), np.asarray(proposals.groups)
-  values = np.ones(scores.shape)
-  for group, steps in calibration.items():
-    is_here = groups == group
-    step = np.searchsorted(steps.starts, scores[is_here], side='right') - 1
-    values[is_here] = steps.chances[np.maximum(step, 0)]
-  values[:, tree_lib.ROOT] = 1.0
-  trees = np.arange(len(values))
-  for node in range(1, values.shape[1]):  # parents before children
-    above = values[trees, np.asarray(proposals.parents)[:, node]]
-    values[:, node] = np.minimum(values[:, node], above)
+  best = _best_below(calibration.by_score, proposals)
+  values = _step_values(calibration.by_best, best)
   return np.where(_is_present(proposals), values, 0.0)
 
 
@@ -154,9 +168,10 @@ def cross_fitted(
 def best_trees(values: np.ndarray, worths: np.ndarray) -> jax.Array:
   """Returns tokens `[M, N]`: what the best trees of 1 .. N nodes are worth.
 
-  A tree takes the nodes of largest chance.  With the chances as worths this is
-  the limit at a hard budget of nodes; with `is_accepted` it is what those trees
-  really won, and the two agree in the mean if the chances are calibrated.
+  A tree takes the nodes of largest chance; since chances fall along paths,
+  parents are among them.  With the chances as worths this is what they promise
+  for those trees, and no limit; with `is_accepted` it is what the trees really
+  won.  The two agree in the mean if a node's chance is all there is to know.
 
   Args:
     values: `[M, N]` chances.
@@ -169,16 +184,27 @@ def best_trees(values: np.ndarray, worths: np.ndarray) -> jax.Array:
 
 
 def dual(
-  values: np.ndarray, rows: np.ndarray, capacity: int, seed: int = 0
+  values: np.ndarray,
+  worths: np.ndarray,
+  rows: np.ndarray,
+  capacity: int,
+  seed: int = 0,
 ) -> np.ndarray:
-  """Returns samples `[M]` of `N theta + sum_w (p(w) - theta)_+`, in tokens.
+  """Returns samples `[M]` of `N theta + sum_{p(w) > theta} (worth(w) - theta)`.
 
-  Their mean bounds every policy of *mean* size at most `N`.  theta is the
-  chance at which the trees of one half of the prompts fill that budget, and is
-  used on the other half.
+  In tokens.  With the chances as worths their mean is a limit: no rule that
+  judges each node by its chance alone, and has at most `N` nodes in the mean,
+  wins more.  With `is_accepted` it is what one such rule really won, the trees
+  of all nodes above theta, with every node that they have beyond `N` in the
+  mean, or short of it, counted at theta.  The two agree in the mean if the
+  chances are calibrated.
+
+  theta is the chance at which the trees of one half of the prompts fill that
+  budget, and is used on the other half.
 
   Args:
     values: `[M, N]` chances.
+    worths: `[M, N]`, summed over the nodes above theta.
     rows: `[M]` int, the prompt of each tree.
     capacity: mean number of nodes, roots included.
     seed: draws the halves.
@@ -193,9 +219,9 @@ def dual(
     is_first,
     _filling_threshold(values[~is_first], capacity),
     _filling_threshold(values[is_first], capacity),
-  )
-  excess = np.maximum(values - theta[:, None], 0.0)
-  return capacity * theta + np.sum(excess, axis=1)
+  )[:, None]
+  excess = np.where(values > theta, worths - theta, 0.0)
+  return capacity * theta[:, 0] + np.sum(excess, axis=1)
 
 
 def _fit_steps(scores, is_accepted):
@@ -206,6 +232,33 @@ def _fit_steps(scores, is_accepted):
   fitted = optimize.isotonic_regression(shares, weights=counts)
   first = fitted.blocks[:-1]
   return Steps(starts=values[first], chances=fitted.x[first])
+
+
+def _step_values(steps, at):
+  """Returns the step function at these arguments, the first step below all."""
+  step = np.searchsorted(steps.starts, at, side='right') - 1
+  return steps.chances[np.maximum(step, 0)]
+
+
+def _best_below(by_score, proposals):
+  """Returns `[M, N]`: the largest share of a node and those below it.
+
+  `inf`, beyond all shares, at the root, which is always accepted, and where a
+  group has none.
+  """
+  scores, groups = np.asarray(proposals.scores), np.asarray(proposals.groups)
+  parents = np.asarray(proposals.parents)
+  best = np.full(scores.shape, np.inf)
+  for group, steps in by_score.items():
+    is_here = groups == group
+    best[is_here] = _step_values(steps, scores[is_here])
+  best[~_is_present(proposals)] = 0.0
+  trees = np.arange(len(best))
+  for node in range(best.shape[1] - 1, tree_lib.ROOT, -1):
+    above = trees, parents[:, node]  # children before parents
+    best[above] = np.maximum(best[above], best[:, node])
+  best[:, tree_lib.ROOT] = np.inf
+  return best
 
 
 def _filling_threshold(values, capacity):

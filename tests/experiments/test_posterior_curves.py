@@ -77,12 +77,12 @@ def test_every_drafter_has_every_curve(made):
   assert [(row['curve'], row['capacity']) for row in table] == expected
   for row in table:
     assert row['low'] <= row['D'] + 1e-6 <= row['high'] + 2e-6
-    assert row['capacity'] > 1 or abs(row['D'] - 1) < 1e-6
+    of_root = 0 if 'excess' in row['curve'] else 1
+    assert row['capacity'] > 1 or abs(row['D'] - of_root) < 1e-6
   pairs = {row['curve'] for row in checks}
   assert pairs == {
-    f'{limit}({drafter}) - posterior_won({drafter})'
+    f'posterior_dual({drafter}) - posterior_taken({drafter})'
     for drafter in ('lookup', 'bigram')
-    for limit in posterior_curves.LIMITS
   }
 
 
@@ -110,11 +110,15 @@ def test_curves_are_sums_over_the_best_nodes_at_visited_starts(made):
     }
     told = [chances[at][best[at]].sum() for at in visited]
     took = {at: arrays['is_accepted'][at][best[at]].sum() for at in best}
-    dual = posterior.dual(
-      np.stack([chances[at] for at in visited]),
-      np.array([row for row, _ in visited]),
-      capacity,
-      SEED,
+    dual, taken = (
+      posterior.dual(
+        np.stack([chances[at] for at in visited]),
+        np.stack([worths[at] for at in visited]),
+        np.array([row for row, _ in visited]),
+        capacity,
+        SEED,
+      ).mean()
+      for worths in (chances, arrays['is_accepted'])
     )
     num_calls = 0
     for row, length in enumerate(RUN_LENGTHS):
@@ -122,21 +126,22 @@ def test_curves_are_sums_over_the_best_nodes_at_visited_starts(made):
       while place < length:
         place += took[row, place]
         num_calls += 1
+    won = np.mean([took[at] for at in visited])
     expected = {
+      'posterior_dual': dual,
       'posterior_best': np.mean(told),
-      'posterior_won': np.mean([took[at] for at in visited]),
-      'posterior_dual': dual.mean(),
+      'posterior_won': won,
+      'posterior_excess': np.mean(told) - won,
       'posterior_run': RUN_LENGTHS.sum() / num_calls,
     }
     at = lambda rows, curve, n=capacity: curves.find(rows, curve, n)['D']
     for name, value in expected.items():
-      np.testing.assert_allclose(at(table, f'{name}(lookup)'), value, rtol=1e-5)
-    for name in posterior_curves.LIMITS:
-      np.testing.assert_allclose(
-        at(checks, f'{name}(lookup) - posterior_won(lookup)'),
-        expected[name] - expected['posterior_won'],
-        atol=1e-5,
-      )
+      np.testing.assert_allclose(at(table, f'{name}(lookup)'), value, atol=1e-5)
+    np.testing.assert_allclose(
+      at(checks, 'posterior_dual(lookup) - posterior_taken(lookup)'),
+      dual - taken,
+      atol=1e-5,
+    )
 
 
 def test_more_nodes_and_mean_budgets_win_more(made):

@@ -185,7 +185,7 @@ def test_the_verdict_names_bounds_that_are_broken():
 def test_what_says_nothing_is_left_out():
   record = sure_record()
   broken = {'capacity': 4, 'D': -1.0, 'low': -1.0, 'high': -1.0}
-  pairs = ['run - lookup', 'posterior_best(lookup) - posterior_won(lookup)']
+  pairs = ['run - lookup', 'posterior_dual(lookup) - posterior_taken(lookup)']
   record['checks'] = [{**broken, 'curve': curve} for curve in pairs]
   told = report.telling(record)
   names = {row['curve'] for row in told['table']}
@@ -204,17 +204,18 @@ def test_temperature_0_tells_how_far_knowledge_goes():
     **curves.find(record['table'], name, 16)
   )
   for name in ('lookup', 'bigram'):
-    limit, won, in_mean = (
-      cell(f'posterior_{curve}({name})') for curve in ('best', 'won', 'dual')
+    limit, promise, won = (
+      cell(f'posterior_{curve}({name})') for curve in ('dual', 'best', 'won')
     )
     assert (
       f'By what {name} knows of the nodes that it proposes at those starts, '
-      f'the best of them are limited to {limit}, and took {won}; as many in '
-      f'the mean, more where chances are good, to {in_mean}.'
+      'rules that judge each node by its own chance, with 16 in the mean, are '
+      f'limited to {limit}; the best 16 of every start promise {promise}, and '
+      f'took {won}.'
     ) in text
 
 
-def test_temperature_0_shows_limits_by_what_is_known():
+def test_temperature_0_shows_limits_and_promises_by_what_is_known():
   record = sure_record()
   # An oracle that knows the text would flatten the rest.
   for row in record['table']:
@@ -224,10 +225,10 @@ def test_temperature_0_shows_limits_by_what_is_known():
   shown = {
     'oracle_at(bigram)': 'best tree at the starts of bigram',
     'oracle_run': "the oracle's own run",
-    'posterior_best(lookup)': 'limit there by what lookup knows',
-    'posterior_dual(lookup)': 'with N nodes in the mean',
-    'posterior_best(bigram)': 'limit there by what bigram knows',
-    'posterior_dual(bigram)': 'with N nodes in the mean',
+    'posterior_dual(lookup)': 'limit node by node, by what lookup knows',
+    'posterior_best(lookup)': 'what that promises its best N',
+    'posterior_dual(bigram)': 'limit node by node, by what bigram knows',
+    'posterior_best(bigram)': 'what that promises its best N',
     'lookup': 'prompt lookup',
     'bigram': 'bigram drafter',
   }
@@ -235,7 +236,7 @@ def test_temperature_0_shows_limits_by_what_is_known():
   for line, name in zip(axes.lines, shown, strict=True):
     rows = [curves.find(record['table'], name, n)['D'] for n in CAPACITIES]
     np.testing.assert_array_equal(line.get_ydata(), rows)
-  assert len({look(line) for line in axes.lines}) == len(shown)
+  assert len({look(line)[:2] for line in axes.lines}) == len(shown)
   highest = max(
     row['high']
     for row in record['table']

@@ -76,6 +76,49 @@ def random_proposals(seed):
   )
 
 
+def repeated(starts, num_prompts=4):
+  """Proposals of prompts with the same starts: every half is like the other.
+
+  Args:
+    starts: `(parents, is_accepted)` of each; nodes of one depth are one group,
+      and scores say nothing.
+    num_prompts: how often these starts are.
+  """
+  size = max(len(parents) for parents, _ in starts)
+  padded = lambda values: np.pad(values, (0, size - len(values)))
+  depths = [[0, *(1 + (p > 0) for p in parents[1:])] for parents, _ in starts]
+  tiled = lambda values: np.tile(np.stack(values), (num_prompts, 1))
+  parents = tiled([padded(parents) for parents, _ in starts])
+  return posterior.Proposals(
+    parents=parents,
+    num_nodes=np.tile([len(parents) for parents, _ in starts], num_prompts),
+    scores=np.zeros(parents.shape),
+    groups=tiled(list(map(padded, depths))),
+    is_accepted=tiled([padded(taken) for _, taken in starts]).astype(bool),
+    rows=np.repeat(np.arange(num_prompts), len(starts)),
+  )
+
+
+def crossing():
+  """A child more often accepted than parents of all trees, but not its own.
+
+  Half of the starts have a parent of chance .1; the others one of chance .7,
+  and a child of chance .6.
+  """
+  poor = [([-1, 0], [1, i < 1]) for i in range(10)]
+  good = [([-1, 0, 1], [1, i < 7, i < 6]) for i in range(10)]
+  return repeated(poor + good)
+
+
+def telling_shapes():
+  """Half of the starts have one child, of chance 1/2, half three of 7/30."""
+  lone = [([-1, 0], [1, i < 15]) for i in range(30)]
+  three = [
+    ([-1, 0, 0, 0], [1, i < 7, 7 <= i < 14, 14 <= i < 21]) for i in range(30)
+  ]
+  return repeated(lone + three)
+
+
 def test_known_chances_are_recovered():
   rng = np.random.default_rng(0)
   few = rng.choice([0.1, 0.3, 0.5, 0.9], size=20000)
@@ -100,9 +143,10 @@ def test_fit_is_the_least_squares_rising_one():
     rows=np.zeros(1, int),
   )
   calibration = posterior.fit(proposals, np.array([True]))
-  assert list(calibration) == [5]  # roots are not drafted
-  np.testing.assert_array_equal(calibration[5].starts, [1, 3])
-  np.testing.assert_allclose(calibration[5].chances, [1 / 3, 1])
+  assert list(calibration.by_score) == [5]  # roots are not drafted
+  (steps,) = calibration.by_score.values()
+  np.testing.assert_array_equal(steps.starts, [1, 3])
+  np.testing.assert_allclose(steps.chances, [1 / 3, 1])
   # Scores between and beyond the steps.
   others = proposals._replace(scores=scores + np.array([0, -9, 0, 0.5] * 2))
   np.testing.assert_allclose(
@@ -167,6 +211,13 @@ def test_chances_are_calibrated_on_held_out_trees():
   spread = resample.mean((told - won).T, proposals.rows, seed=0)
   assert np.all((spread.low < 0.02) & (spread.high > -0.02))
   np.testing.assert_array_equal(won[:, -1], proposals.is_accepted.sum(axis=1))
+  # So do those that are above the dual's threshold.
+  for capacity in (2, 4, 6):
+    limit, taken = (
+      posterior.dual(values, worths, proposals.rows, capacity).mean()
+      for worths in (values, proposals.is_accepted)
+    )
+    assert abs(limit - taken) < 0.03  # four standard errors
 
 
 @settings(max_examples=20, deadline=None)
@@ -202,7 +253,7 @@ def test_best_trees_are_best_and_the_dual_bounds_them(seed):
     place = min(capacity, size) - 1
     np.testing.assert_allclose(best[tree, place], exact, atol=1e-5)
   for capacity in range(1, size + 1):
-    samples = posterior.dual(values, proposals.rows, capacity)
+    samples = posterior.dual(values, values, proposals.rows, capacity)
     assert np.all(samples >= best[:, capacity - 1] - 1e-5)
 
 
@@ -210,12 +261,75 @@ def test_dual_is_the_optimum_under_a_mean_budget():
   rng = np.random.default_rng(4)
   proposals, values = synthetic(np.tile([0.2, 0.8], 400), rng)
   for capacity in (1, 2, 3, 5, 7):
-    dual = posterior.dual(values, proposals.rows, capacity)
+    dual = posterior.dual(values, values, proposals.rows, capacity)
     pooled = np.sort(values, axis=None)[::-1][: capacity * len(values)]
     np.testing.assert_allclose(dual.mean(), pooled.sum() / 800, rtol=1e-6)
   hard = posterior.best_trees(values, values).mean(axis=0)
   np.testing.assert_allclose(hard[1], 1.5, rtol=1e-5)
-  assert posterior.dual(values, proposals.rows, 2).mean() > 1.7
+  assert posterior.dual(values, values, proposals.rows, 2).mean() > 1.7
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 10**6))
+def test_on_fitted_trees_chances_are_the_shares_accepted(seed):
+  proposals = random_proposals(seed)
+  everywhere = np.full(len(proposals.rows), True)
+  values = posterior.chances(posterior.fit(proposals, everywhere), proposals)
+  is_present = np.arange(values.shape[1]) < proposals.num_nodes[:, None]
+  for chance in np.unique(values[is_present]):
+    share = np.mean(proposals.is_accepted[is_present & (values == chance)])
+    np.testing.assert_allclose(share, chance, atol=1e-9)
+
+
+@pytest.mark.parametrize('proposals', [crossing(), telling_shapes()])
+def test_no_rule_of_chances_alone_wins_more_than_the_dual(proposals):
+  values = cross_fitted(proposals)
+  is_present = np.arange(values.shape[1]) < proposals.num_nodes[:, None]
+  levels = set(values[is_present]) - {1.0}
+  best = dict.fromkeys(range(1, 5), 0.0)
+  for count in range(len(levels) + 1):
+    for kept in itertools.combinations(levels, count):
+      is_in = is_present & np.isin(values, [1.0, *kept])
+      won = np.sum(proposals.is_accepted & is_in, axis=1).mean()
+      for capacity in best:
+        if is_in.sum(axis=1).mean() <= capacity:
+          best[capacity] = max(best[capacity], won)
+  for capacity, won in best.items():
+    dual = posterior.dual(values, values, proposals.rows, capacity).mean()
+    assert dual >= won - 1e-9
+  assert best[4] == pytest.approx(proposals.is_accepted.sum(axis=1).mean())
+
+
+def test_a_child_that_outdoes_its_parents_group_lifts_its_parent():
+  proposals = crossing()
+  values = cross_fitted(proposals)
+  # Of the parents a share .4 is accepted, of the children .6.
+  np.testing.assert_allclose(values[0], [1, 0.1, 0])
+  np.testing.assert_allclose(values[10], [1, 0.65, 0.65])
+  for capacity, expected in [(1, 1.0), (2, 1.65), (3, 1.7)]:
+    for worths in (values, proposals.is_accepted):
+      dual = posterior.dual(values, worths, proposals.rows, capacity)
+      np.testing.assert_allclose(dual.mean(), expected)
+  promise, won = (
+    np.asarray(posterior.best_trees(values, worths)).mean(axis=0)
+    for worths in (values, proposals.is_accepted)
+  )
+  np.testing.assert_allclose(promise, [1, 1.375, 1.7], rtol=1e-6)
+  np.testing.assert_allclose(won, [1, 1.4, 1.7], rtol=1e-6)
+
+
+def test_where_shapes_tell_the_best_trees_win_more_than_is_promised():
+  proposals = telling_shapes()
+  values = cross_fitted(proposals)
+  np.testing.assert_allclose(values[30], [1, 0.3, 0.3, 0.3])
+  promise, won = (
+    np.asarray(posterior.best_trees(values, worths))[:, 1].mean()
+    for worths in (values, proposals.is_accepted)
+  )
+  np.testing.assert_allclose(promise, 1.3, rtol=1e-6)
+  np.testing.assert_allclose(won, 1 + (1 / 2 + 7 / 30) / 2, rtol=1e-6)
+  dual = posterior.dual(values, values, proposals.rows, 2).mean()
+  np.testing.assert_allclose(dual, 1.3)
 
 
 def test_bounds_from_a_sure_verifier_are_vacuous_and_the_posterior_is_not():
@@ -231,19 +345,22 @@ def test_unseen_groups_and_sure_scores():
   proposals, _ = synthetic(np.full(40, 1.0), np.random.default_rng(6))
   values = cross_fitted(proposals)
   assert np.all(values == proposals.is_accepted)
-  # A group that no fit has seen has its parent's chance.
-  groups = np.where(DEPTHS == 2, 77, proposals.groups)
-  unseen = posterior.chances(
-    posterior.fit(proposals, np.full(40, True)),
-    proposals._replace(groups=groups),
-  )
-  np.testing.assert_array_equal(unseen[:, 3:], values[:, PARENTS[3:]])
+  # Of a group that no fit has seen nothing is known, nor of what is above it.
+  proposals, _ = synthetic(np.full(400, 0.5), np.random.default_rng(6))
+  calibration = posterior.fit(proposals, np.full(400, True))
+  values = posterior.chances(calibration, proposals)
+  groups = proposals.groups.copy()
+  groups[:, 4] = 77
+  unseen = posterior.chances(calibration, proposals._replace(groups=groups))
+  assert np.all(unseen[:, [0, 1, 4]] == 1.0)
+  np.testing.assert_array_equal(unseen[:, [2, 3, 5]], values[:, [2, 3, 5]])
+  assert np.all(values[:, 1:] < 1.0)
 
 
 def test_bad_arguments_are_named():
   proposals, values = synthetic(np.full(8, 0.5), np.random.default_rng(7))
   with pytest.raises(ValueError, match='expected capacity >= 1, got 0'):
-    posterior.dual(values, proposals.rows, 0)
+    posterior.dual(values, values, proposals.rows, 0)
   with pytest.raises(ValueError, match='at least 2 prompts'):
     cross_fitted(proposals._replace(rows=np.zeros(8, int)))
   with pytest.raises(ValueError, match='expected scores, got NaN for 48 nodes'):
