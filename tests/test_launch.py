@@ -111,6 +111,11 @@ def test_each_part_is_installed_once_whatever_the_order(project):
   ]
   _, asked = project.run('.ci/run')
   assert installs(asked)[0] == f'--editable {project.root}[parity]'
+  tests = '-m pytest --numprocesses auto --dist loadfile'
+  assert [line for line in asked if 'pytest' in line] == [
+    tests,
+    f'{tests} tests/theory tests/trees',
+  ]
   for script in ['launch/test.sh', '.ci/run']:
     _, asked = project.run(script)
     assert installs(asked) == []
