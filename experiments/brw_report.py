@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import matplotlib.figure
 
-from experiments import brw_sources, figure_files
+from experiments import brw_sources, figure_files, report
 from specjax import plotting
 
 _STYLES = {
@@ -90,10 +90,10 @@ def sentence(record: Mapping, environment: str) -> str:
   verdict = 'FAILS' if at['lorden']['D'] < best['low'] else 'holds'
   return (
     f'{environment}: at capacity {best["capacity"]} the best trees win '
-    f'{_interval(best)} tokens; '
+    f'{report.cell(best)} tokens; '
     f'printed {at["printed"]["D"]:.2f}, whose slope is {1 + mu2 / mu:.2f} '
     f'times 1/mu; sharp {at["sharp"]["D"]:.2f}; lorden {at["lorden"]["D"]:.2f} '
-    f'{verdict}; dual {_interval(dual)}.'
+    f'{verdict}; dual {report.cell(dual)}.'
   )
 
 
@@ -103,8 +103,8 @@ def sentence_of_runs(record: Mapping, environment: str) -> str:
   best = at['best_run']
   return (
     f'{environment}, whole runs: at capacity {best["capacity"]} the best trees '
-    f'win {_interval(best)} tokens a call; run_context '
-    f'{_interval(at["run_context"])}; run {_interval(at["run"])}.'
+    f'win {report.cell(best)} tokens a call; run_context '
+    f'{report.cell(at["run_context"])}; run {report.cell(at["run"])}.'
   )
 
 
@@ -113,10 +113,6 @@ def _largest(record, environment, curve):
   table = _of(record, environment)
   capacity = max(row['capacity'] for row in table if row['curve'] == curve)
   return {row['curve']: row for row in table if row['capacity'] == capacity}
-
-
-def _interval(row):
-  return f'{row["D"]:.2f} [{row["low"]:.2f}, {row["high"]:.2f}]'
 
 
 def _of(record, environment):

@@ -125,17 +125,28 @@ def rows_of(
   curve: str, capacities: Sequence[int], interval: resample.Interval
 ) -> list[dict]:
   """Makes the table rows of one curve; the interval is `[C]`."""
-  finite = lambda x: float(x) if np.isfinite(x) else None
   return [
-    {
-      'capacity': capacity,
-      'curve': curve,
-      'D': finite(interval.value[i]),
-      'low': finite(interval.low[i]),
-      'high': finite(interval.high[i]),
-    }
-    for i, capacity in enumerate(capacities)
+    {'capacity': capacity, 'curve': curve, **ends('D', *at_capacity)}
+    for capacity, *at_capacity in zip(capacities, *interval, strict=True)
   ]
+
+
+def ends(
+  name: str, value: np.ndarray, low: np.ndarray, high: np.ndarray
+) -> dict:
+  """Makes a row of one number and its interval; None for inf.
+
+  Args:
+    name: of the number.
+    value: `[]`.
+    low: `[]`.
+    high: `[]`.
+
+  Returns:
+    The number under its name, `low` and `high`.
+  """
+  finite = lambda x: float(x) if np.isfinite(x) else None
+  return {name: finite(value), 'low': finite(low), 'high': finite(high)}
 
 
 def stack(intervals: Sequence[resample.Interval]) -> resample.Interval:

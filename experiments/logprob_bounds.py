@@ -61,13 +61,15 @@ def tabulate(
   table = []
   for name, interval in intervals.items():
     table += curves.rows_of(name, capacities, interval)
-  mean = lambda total: _ends(resample.ratio(total, num_tokens, seed))
+  mean = lambda total: curves.ends(
+    'value', *resample.ratio(total, num_tokens, seed)
+  )
   gain = _gain(calls, doubled, num_tokens, sizes, seed)
   slope = resample.ratio(np.log(2) * num_tokens, moments[0], seed)
   return table, {
     'moments': _by_name(mean, moments),
     **_limits(sums, mean),
-    'doubling_iid': _ends(slope),
+    'doubling_iid': curves.ends('value', *slope),
     'doubling_run': curves.rows_of(DOUBLING, capacities, gain),
     'num_open': num_open,
   }
@@ -90,12 +92,6 @@ def _by_name(mean_fn, moments):
     name: mean_fn(total)
     for name, total in zip(('mu', 'mu2'), moments, strict=True)
   }
-
-
-def _ends(interval):
-  """Returns an interval of one number by name; None for inf."""
-  finite = lambda x: float(x) if np.isfinite(x) else None
-  return dict(zip(('value', 'low', 'high'), map(finite, interval), strict=True))
 
 
 def _run_calls(rows, capacities, vocab_size, seed):

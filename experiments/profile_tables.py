@@ -59,7 +59,7 @@ def tabulate(
       entropy.row_totals(same[name].mu, lengths),
     )
     drift = resample.ratio_difference(totals, (ends, lengths), seed)
-    drifts += _label([_ends(*drift)], setting=name)
+    drifts += _label([curves.ends('value', *drift)], setting=name)
   for name, found in same.items():
     moments += _label(
       moment_rows(found, lengths, kinds, seed), setting=name, contexts=base
@@ -104,7 +104,7 @@ def moment_rows(
         low=np.full(2, np.inf), high=np.full(2, np.inf)
       )
     rows += [
-      {'kind': kind, 'moment': moment, **_ends(*ends)}
+      {'kind': kind, 'moment': moment, **curves.ends('value', *ends)}
       for moment, *ends in zip(moments._fields, *interval, strict=True)
     ]
   return rows
@@ -138,7 +138,7 @@ def stretch_rows(
           'first': int(first) + 1,
           'last': int(end),
           'num_tokens': int(counts.sum()),
-          **_ends(*resample.ratio(totals, counts, seed)),
+          **curves.ends('value', *resample.ratio(totals, counts, seed)),
         }
       )
   return rows
@@ -212,9 +212,3 @@ def find(
 
 def _label(rows, **labels):
   return [{**labels, **row} for row in rows]
-
-
-def _ends(value, low, high):
-  """Returns a number and its interval by name; None for inf."""
-  finite = lambda x: float(x) if np.isfinite(x) else None
-  return {'value': finite(value), 'low': finite(low), 'high': finite(high)}

@@ -242,11 +242,18 @@ def verdict(record: Mapping) -> str:
   return f'BROKEN, of {total} comparisons: {"; ".join(broken)}.'
 
 
-def cell(row):
-  if row['D'] is None:
+def cell(row: Mapping, digits: int = 2) -> str:
+  """Says a number and its interval: `value [low, high]`.
+
+  Args:
+    row: `low`, `high` and the number, `D` or `value`; see `curves.ends`.
+    digits: after the point.
+  """
+  number = lambda x: 'inf' if x is None else f'{x:.{digits}f}'
+  value, low, high = row.get('D', row.get('value')), row['low'], row['high']
+  if value is None:
     return 'says nothing'
+  if low is None and high is None:  # Of too few prompts to resample.
+    return number(value)
   # Without entropy in all prompts of a resample, a bound may be infinite.
-  low, high = (
-    'inf' if row[end] is None else f'{row[end]:.2f}' for end in ('low', 'high')
-  )
-  return f'{row["D"]:.2f} [{low}, {high}]'
+  return f'{number(value)} [{number(low)}, {number(high)}]'

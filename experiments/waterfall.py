@@ -71,9 +71,9 @@ def sentence(record: Mapping) -> str:
   top, last = levels[0], levels[-1]
   worst = max(losses[1 - len(levels) :], key=lambda row: row['D'])
   return (
-    f'At capacity {capacity} {last["curve"]} achieves {_cell(last)} tokens an '
-    f'iteration of the {_cell(top)} of {top["curve"]}. The most are lost to '
-    f'{worst["curve"]}: {_cell(worst)}.'
+    f'At capacity {capacity} {last["curve"]} achieves {report.cell(last)} '
+    f'tokens an iteration of the {report.cell(top)} of {top["curve"]}. The '
+    f'most are lost to {worst["curve"]}: {report.cell(worst)}.'
   )
 
 
@@ -134,10 +134,3 @@ def _at(record, capacity):
     [row for row in record[name] if row['capacity'] == capacity]
     for name in ('table', 'losses')
   )
-
-
-def _cell(row):
-  low, high = (
-    'inf' if row[end] is None else f'{row[end]:.2f}' for end in ('low', 'high')
-  )
-  return f'{row["D"]:.2f} [{low}, {high}]'
