@@ -49,7 +49,7 @@ def kinds_text(record: Mapping, moment: str) -> str:
     rows = [
       profile_tables.find(record, name, 'own', moment, kind) for kind in kinds
     ]
-    lines.append(_line(name, map(_cell, rows)))
+    lines.append(_line(name, map(report.cell, rows)))
   return '\n'.join(lines)
 
 
@@ -66,7 +66,8 @@ def contexts_text(record: Mapping) -> str:
   ]
   for name in record['grid']:
     rows = [profile_tables.find(record, name, c, m) for m, c in columns]
-    lines.append(_line(name, ['-' if r is None else _cell(r) for r in rows]))
+    cells = ['-' if row is None else report.cell(row) for row in rows]
+    lines.append(_line(name, cells))
   return '\n'.join(lines)
 
 
@@ -75,13 +76,13 @@ def advice(record: Mapping) -> str:
   base, capacity = record['sampled'][0], record['flags']['capacities'][-1]
   sentences = [
     f'At capacity {capacity} runs under {base} are limited to '
-    f'{_cell(_limit(record, base, capacity))} tokens an iteration.'
+    f'{report.cell(_limit(record, base, capacity))} tokens an iteration.'
   ]
   gains = [row for row in record['gains'] if row['capacity'] == capacity]
   gains.sort(key=lambda row: row['D'], reverse=True)
   if gains:
-    added = ', '.join(f'{row["curve"]} adds {_cell(row)}' for row in gains)
-    sentences += [f'To that {added}.', _of_best(record, gains[0])]
+    added = [f'{row["curve"]} adds {report.cell(row)}' for row in gains]
+    sentences += [f'To that {", ".join(added)}.', _of_sure(record, gains)]
   if record['vacuous']:
     sentences.append(f'No entropy is left by {", ".join(record["vacuous"])}.')
   sentences.append(
@@ -91,11 +92,12 @@ def advice(record: Mapping) -> str:
   return ' '.join(sentences)
 
 
-def _of_best(record, gain):
-  """Advises the change that adds the most, if it is sure to add anything."""
-  base, name, capacity = record['sampled'][0], gain['curve'], gain['capacity']
-  if gain['low'] <= 0:
+def _of_sure(record, gains):
+  """Advises the first change that is sure to add anything, if there is one."""
+  gain = next((row for row in gains if row['low'] > 0), None)
+  if gain is None:
     return 'None is sure to add anything.'
+  base, name, capacity = record['sampled'][0], gain['curve'], gain['capacity']
   limit = _limit(record, base, capacity)['D']
   enough = next(
     size
@@ -103,7 +105,7 @@ def _of_best(record, gain):
     if _limit(record, name, size)['D'] >= limit
   )
   before, after = (
-    _cell(profile_tables.find(record, setting, base, 'mu'))
+    report.cell(profile_tables.find(record, setting, base, 'mu'))
     for setting in (base, name)
   )
   drift = next(r for r in record['drifts'] if r['setting'] == name)
@@ -111,19 +113,12 @@ def _of_best(record, gain):
     f'So, where another law will do, sample under {name}: at capacity '
     f'{enough} its limit is that of {base} at {capacity}, or more. It takes mu '
     f'from {before} to {after} nats at the same contexts; along its own texts, '
-    f'which visit others, mu differs from that by {_cell(drift)}.'
+    f'which visit others, mu differs from that by {report.cell(drift)}.'
   )
 
 
 def _limit(record, setting, capacity):
   return curves.find(record['table'], f'{_LIMIT}({setting})', capacity)
-
-
-def _cell(row):
-  value = row['D' if 'D' in row else 'value']
-  if row['low'] is None or row['high'] is None:
-    return f'{value:.2f}'
-  return f'{value:.2f} [{row["low"]:.2f}, {row["high"]:.2f}]'
 
 
 def _line(name, cells):

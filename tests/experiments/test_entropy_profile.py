@@ -86,7 +86,7 @@ def study_fn(tiny, task, tmp_path_factory):
         tiny, types.SimpleNamespace(eos_ids=task.eos_ids), 'tiny'
       ),
       task.prompts,
-      (),
+      {},
       sampling_lib.make(len(task.prompts), *setting),
       records.Stages(folder, {}),
       seed=SEED,
@@ -295,10 +295,22 @@ def test_advice_is_for_the_change_that_adds_the_most(record):
   assert 'sample under' not in said
 
 
+def test_advice_is_for_a_sure_change_where_the_largest_is_not(record):
+  rows = [row for row in record['gains'] if row['capacity'] == 5]
+  unsure = {'curve': 'T=2', 'D': 9.0, 'low': -1.0, 'high': 19.0}
+  said = profile_report.advice(
+    {**record, 'gains': [*rows, {'capacity': 5, **unsure}]}
+  )
+  assert said.index('T=2 adds 9.00 [-1.00, 19.00]') < said.index('T=0.5 adds')
+  assert 'sample under T=0.5: at capacity' in said
+
+
 def test_tables_have_a_line_a_setting(record):
   lines = profile_report.kinds_text(record, 'mu2').splitlines()
   assert lines[1].split() == ['all', 'chat', 'code', 'poem']
   assert [line.split()[0] for line in lines[2:]] == record['sampled']
+  # One prompt, of chat and of poem, has no interval.
+  assert [line.count('[') for line in lines[2:]] == [2] * 3
   lines = profile_report.contexts_text(record).splitlines()
   assert [line.split()[0] for line in lines[2:]] == record['grid']
   assert lines[-1].split().count('-') == 2
