@@ -25,11 +25,13 @@ choices of one line, or lines of one prompt_id or custom_id.  A text without a
 finish_reason counts as cut.  A line that cannot be used is counted and named.
 
 LAW.  The log-probs must be of the law that was sampled, after temperature,
-top-p and the like.  At temperature 1 without filters those of every engine are;
-else vLLM needs --logprobs-mode=processed_logprobs.  --temperature, --top_k,
---top_p and --min_p say how your texts were sampled.  Ask for top_logprobs, 5 or
-more: they show whether the law is the right one, limit the moments from both
-sides and give `run_context`, mostly the sharper limit.
+filters such as top-p, penalties and biases.  At temperature 1 without any of
+these, which engines may take from a model's generation config, those of every
+engine are; else vLLM needs --logprobs-mode=processed_logprobs.  --temperature,
+--top_k, --top_p and --min_p say how your texts were sampled.  Ask for
+top_logprobs, 5 or more, with every text: they show whether the law is the right
+one, limit the moments from both sides and give `run_context`, mostly the
+sharper limit.
 
 RESULT: results/bound_from_logprobs/<run>/ with figure.png and figure.pdf,
 record.json with the table of the figure, arrays.npz with the totals it rests
@@ -182,7 +184,7 @@ class Stream:
     self.shortest_cut = min([*cuts, self.shortest_cut])
     tokens = self.rows.place(texts)
     self.rows.add(tokens)
-    self.heads.add(tokens)
+    self.heads.add(texts, tokens)
     self.starts.add(tokens)
     self.calibration.add(texts)
 
@@ -232,6 +234,8 @@ class Stream:
       'shortest_cut': self.shortest_cut if self.num_cut else None,
       'num_rows': len(self.rows.num_tokens),
       'best_token_shares': self.calibration.shares if is_known else None,
+      'num_lacking': self.heads.num_lacking,
+      'first_lacking': self.heads.first_lacking,
       'bad_lines': vars(self.bad_lines),
     }
 

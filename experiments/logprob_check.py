@@ -42,7 +42,7 @@ def check_declared(
       f'expected log-probs of the law that was sampled, got those of'
       f' temperature {logprobs_temperature:g} for text of temperature'
       f' {temperature:g}: no bound holds with them; let the engine record'
-      f' log-probs after temperature and filters'
+      f' log-probs after temperature, filters, penalties and biases'
     )
 
 
@@ -128,8 +128,8 @@ class Calibration:
     raise ValueError(
       f'expected log-probs of the law that was sampled, got another: the most'
       f' probable token was drawn {drawn:.1%} of the time and should have been'
-      f' {expected:.1%}; let the engine record log-probs after temperature and'
-      f' filters'
+      f' {expected:.1%}; let the engine record log-probs after temperature,'
+      f' filters, penalties and biases'
     )
 
   def _fits(self, name):

@@ -44,12 +44,14 @@ class Text(NamedTuple):
     top_log_probs: `[T, K]` nats, of the most probable tokens, in any order and
       padded with -inf; None where they are not recorded.
     has_ended: it came to its own end and was not cut.
+    source: file and line of it.
   """
 
   prompt: str
   log_probs: np.ndarray
   top_log_probs: np.ndarray | None
   has_ended: bool
+  source: str
 
 
 @dataclasses.dataclass
@@ -118,12 +120,12 @@ def batches(
     yield batch
 
 
-def parse(line: bytes, name: str, base: float = math.e) -> list[Text]:
+def parse(line: bytes, source: str, base: float = math.e) -> list[Text]:
   """Returns the texts of a line, whose log-probs become nats.
 
   Args:
     line: JSON.
-    name: of the prompt, where the line has none.
+    source: file and line, which name the prompt where the line does not.
     base: of the logarithms.
 
   Raises:
@@ -135,7 +137,7 @@ def parse(line: bytes, name: str, base: float = math.e) -> list[Text]:
     raise ValueError(f'expected JSON, got: {error}') from error
   if not isinstance(content, dict):
     raise ValueError(f'expected an object, got {_short(content)}')
-  prompt = str(content.get('prompt_id', content.get('custom_id', name)))
+  prompt = str(content.get('prompt_id', content.get('custom_id', source)))
   if isinstance(content.get('response'), dict):
     content = content['response'].get('body')
   if not isinstance(content, dict):
@@ -146,7 +148,7 @@ def parse(line: bytes, name: str, base: float = math.e) -> list[Text]:
     content = {'choices': [content]}
   if not isinstance(content['choices'], list):
     raise ValueError(f'expected choices, got {_short(content["choices"])}')
-  return [_text(choice, prompt, base) for choice in content['choices']]
+  return [_text(choice, prompt, source, base) for choice in content['choices']]
 
 
 def _num_values(text):
@@ -169,7 +171,7 @@ def _lines(path, bad_lines):
       bad_lines.add(path, number + 1, f'expected whole gzip, got: {error}')
 
 
-def _text(choice, prompt, base):
+def _text(choice, prompt, source, base):
   """Returns the text of one choice, or raises."""
   if not isinstance(choice, dict):
     raise ValueError(f'expected a choice, got {_short(choice)}')
@@ -191,6 +193,7 @@ def _text(choice, prompt, base):
     log_probs=np.minimum(log_probs, 0.0) * scale,
     top_log_probs=None if top is None else np.minimum(top, 0.0) * scale,
     has_ended=choice.get('finish_reason') in _ENDS,
+    source=source,
   )
 
 

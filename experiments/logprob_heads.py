@@ -3,8 +3,8 @@
 Engines list the K most probable tokens; some put the sampled one in the place
 of the last, others beside them.  The *head* of a law is therefore what is more
 probable than the token of rank K - 1, K being the shortest list of a batch: it
-can be told from every such list, and is the same whatever was sampled.  A list
-that holds all mass is its own head.
+can be told from every such list, and is the same whatever was sampled.  Where
+the first K of a list hold all mass, so does the head.
 
 What is not in the head, the tail, is replaced by its sample,
 
@@ -14,13 +14,14 @@ which has the right mean and less noise than samples of everything.
 """
 
 import functools
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments import logprob_totals
+from experiments import logprob_files, logprob_totals
 from specjax.theory import entropy, heads
 
 # Values of B that are tried for `run_bounds.run_context`.
@@ -43,7 +44,12 @@ class Sums(NamedTuple):
 
 
 class Heads:
-  """Totals over the tokens of each row of prompts, if all tokens have lists."""
+  """Totals over the tokens of each row of prompts, if all texts have lists.
+
+  Attributes:
+    num_lacking: texts without lists long enough for heads.
+    first_lacking: file and line of the first of them, None without any.
+  """
 
   def __init__(self, vocab_size: int):
     """Begins without tokens.
@@ -53,22 +59,31 @@ class Heads:
     """
     self._vocab_size = vocab_size
     self._sums = None
-    self._has_all = True
+    self.num_lacking, self.first_lacking = 0, None
 
   @property
   def are_known(self) -> bool:
     """Whether every token had a list long enough for a head."""
-    return self._has_all and self._sums is not None
+    return not self.num_lacking and self._sums is not None
 
-  def add(self, tokens: logprob_totals.Tokens) -> None:
-    """Adds the laws of tokens to the totals of their rows."""
-    if not self._has_all or not len(tokens.rows):
+  def add(
+    self,
+    texts: Sequence[logprob_files.Text],
+    tokens: logprob_totals.Tokens,
+  ) -> None:
+    """Adds the laws of texts to the totals of their tokens' rows.
+
+    Args:
+      texts: a batch.
+      tokens: of these texts.
+    """
+    lacking = [text.source for text in texts if not has_lists(text)]
+    if lacking and not self.num_lacking:
+      self.first_lacking = lacking[0]
+    self.num_lacking += len(lacking)
+    if self.num_lacking or not len(tokens.rows):
       return
-    self._has_all = tokens.tops is not None
-    head = cut(tokens.tops, tokens.surprisals) if self._has_all else None
-    if head is None:
-      self._has_all = False
-      return
+    head = cut(tokens.tops, tokens.surprisals)
     sums = _by_row(_values(*head, self._vocab_size), tokens.rows)
     if self._sums is not None:
       sums = jax.tree.map(np.add, self._sums, sums)
@@ -79,27 +94,37 @@ class Heads:
     return jax.tree.map(lambda total: total[..., :num_rows], self._sums)
 
 
+def has_lists(text: logprob_files.Text) -> bool:
+  """Whether every token's list has 2 tokens or more, or one of all mass."""
+  top = text.top_log_probs
+  if top is None:
+    return not len(text.log_probs)
+  is_long = np.sum(top >= _LOWEST, axis=1) >= 2
+  is_sure = np.exp(np.max(top, axis=1)) >= _WHOLE
+  return bool(np.all(is_long | is_sure))
+
+
 def cut(
   tops: np.ndarray, surprisals: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
   """Cuts lists to heads that do not depend on what was sampled.
 
   Args:
-    tops: `[M, K]` nats, listed log-probs in any order, padded with -inf.
+    tops: `[M, K]` nats, listed log-probs in any order, padded with -inf, of
+      texts that have lists.
     surprisals: `[M]` nats, of the sampled tokens.
 
   Returns:
     The heads' log-probs `[M, K]`, falling and padded with -inf; the surprisals;
-    and `[M]` bool, whether the sampled token is in the head.  None where a list
-    has one token and does not hold all mass.
+    and `[M]` bool, whether the sampled token is in the head.
   """
   falling = -np.sort(-tops, axis=1)
   falling[falling < _LOWEST] = -np.inf
-  is_whole = np.sum(np.exp(falling), axis=1) >= _WHOLE
+  mass = np.cumsum(np.exp(falling), axis=1)
   lengths = np.sum(falling > -np.inf, axis=1)
-  shortest = np.min(lengths, initial=tops.shape[1], where=~is_whole)
-  if shortest < 2 and not np.all(is_whole):
-    return None
+  shortest = np.min(lengths, initial=tops.shape[1], where=mass[:, -1] < _WHOLE)
+  # A list with the sampled token beside the others may be whole by that alone.
+  is_whole = mass[:, shortest - 1] >= _WHOLE
   # Beyond whole lists, what has the last one's probability may go on unlisted.
   last = np.where(is_whole, -np.inf, falling[:, shortest - 2])
   head = np.where(falling > last[:, None], falling, -np.inf)

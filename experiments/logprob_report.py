@@ -89,26 +89,35 @@ def _of_texts(record):
 
 def _of_heads(record):
   if record['limits'] is None:
-    return []
+    return [_of_lacking(record)]
   between = (
-    f'{name} between {_range(record["limits"]["low"][name])} and'
+    f'{name} is between {_range(record["limits"]["low"][name])} and'
     f' {_range(record["limits"]["high"][name])}'
     for name in ('mu', 'mu2')
   )
   return [
-    f'Whatever the tokens are that top_logprobs does not tell of,'
-    f' {record["missing"]["value"]:.1%} of the mass, it puts'
-    f' {" and ".join(between)}, if there are no more than'
+    f'The first K - 2 of K top_logprobs, all that does not depend on what was'
+    f' drawn, leave out {record["missing"]["value"]:.1%} of the mass; whatever'
+    f' tokens have it, {" and ".join(between)}, if there are no more than'
     f' --vocab_size={record["flags"]["vocab_size"]} tokens.'
   ]
+
+
+def _of_lacking(record):
+  return (
+    f'run_context and two-sided limits of the moments are left out for want of'
+    f' top_logprobs, 2 or more with every token, in {record["num_lacking"]} of'
+    f' {record["num_texts"]} texts (the first is {record["first_lacking"]}).'
+  )
 
 
 def _of_law(record):
   if record['best_token_shares'] is None:
     return (
       'Without top_logprobs nothing shows whether these are log-probs of the'
-      ' law that was sampled, after temperature and filters, and in base'
-      f' {record["flags"]["log_base"]}; no number here holds if they are not.'
+      ' law that was sampled, after temperature, filters, penalties and'
+      f' biases, and in base {record["flags"]["log_base"]}; no number here'
+      ' holds if they are not.'
     )
   drawn, expected = record['best_token_shares']
   return (
@@ -145,24 +154,18 @@ def _of_bad_lines(record):
 
 def _of_limit(record):
   capacity = record['flags']['capacities'][-1]
-  names = {row['curve'] for row in record['table']}
-  limits = [
-    curves.find(record['table'], name, capacity)['D']
-    for name in names & {'run', 'run_context'}
-  ]
+  # Named beforehand: the smaller of two estimates would be too small.
+  name = 'run' if record['limits'] is None else 'run_context'
+  limit = curves.find(record['table'], name, capacity)
   gain = curves.find(record['doubling_run'], logprob_bounds.DOUBLING, capacity)
   return (
     f'At capacity {capacity} no run of any draft tree wins more than'
-    f' {min(limits):.2f} tokens an iteration, as estimated from these texts. A'
-    f' doubling of the capacity lifts the limit `run` by {gain["D"]:.2f}'
-    f' [{gain["low"]:.2f}, {gain["high"]:.2f}] tokens; in the i.i.d. model it'
-    f' buys {_range(record["doubling_iid"])}.'
+    f' {report.cell(limit)} tokens an iteration, by {name} as estimated from'
+    f' these texts. A doubling of the capacity lifts the limit `run` by'
+    f' {report.cell(gain)} tokens; in the i.i.d. model it buys'
+    f' {_range(record["doubling_iid"])}.'
   )
 
 
-def _range(interval):
-  ends = (
-    'inf' if interval[end] is None else f'{interval[end]:.3f}'
-    for end in ('low', 'high')
-  )
-  return f'{interval["value"]:.3f} [{", ".join(ends)}]'
+def _range(row):
+  return report.cell(row, digits=3)

@@ -21,6 +21,7 @@ from experiments import (
   logprob_files,
   logprob_report,
   records,
+  report,
 )
 from specjax.decode import generate
 from specjax.theory import iid_bounds, resample, run_bounds, sampled_starts
@@ -103,8 +104,13 @@ def check_rows(table, name, interval):
 def test_all_formats_say_the_same(streams, generations):
   assert {g.finish_reason for g in generations} == {'eos', 'length'}
   num_cut = sum(g.finish_reason == 'length' for g in generations)
-  for stream in streams.values():
-    assert stream.facts() == streams['plain'].facts()
+  facts = {
+    name: {**stream.facts(), 'first_lacking': None}
+    for name, stream in streams.items()
+  }
+  for name, stream in streams.items():
+    assert facts[name] == facts['plain']
+    assert stream.facts()['first_lacking'].endswith(f'/{name}:1')
     assert stream.num_texts == len(generations)
     assert stream.num_cut == num_cut
     for name, array in streams['plain'].arrays().items():
@@ -339,10 +345,12 @@ def test_the_command_leaves_record_arrays_and_figure(tmp_path):
   for words in [
     '600 tokens of 20 texts, in 20 rows of prompts: mu = ',
     'as fits log-probs of the law that was sampled',
-    'top_logprobs does not tell of',
+    'The first K - 2 of K top_logprobs, ',
     'Cut, or silent on why they ended, were 1 of 20 texts; ',
     f'1 bad lines were left out:\n  {tmp_path}/b.jsonl:11: expected JSON',
-    'At capacity 16 no run of any draft tree wins more than',
+    'At capacity 16 no run of any draft tree wins more than '
+    + report.cell(curves.find(record['table'], 'run_context', 16))
+    + ' tokens an iteration, by run_context',
     '\nrun_context ',
     f'\n{logprob_bounds.DOUBLING} ',
     'Finished in ',
@@ -378,6 +386,10 @@ def test_without_tops_the_law_is_left_to_the_user(streams, made):
   }
   words = ' '.join(logprob_report.sentences(record))
   assert 'Without top_logprobs nothing shows' in words
+  assert 'are left out for want of top_logprobs, 2 or more' in words
+  assert f'in 16 of 16 texts (the first is {record["first_lacking"]})' in words
+  limit = report.cell(curves.find(table, 'run', 9))
+  assert f'wins more than {limit} tokens an iteration, by run as' in words
   assert 'bad lines' not in words
   lines = logprob_report.draw(record).axes[0].lines
   looks = {(x.get_color(), x.get_linestyle(), x.get_marker()) for x in lines}

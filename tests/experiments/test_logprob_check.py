@@ -22,6 +22,7 @@ def check(samples, base='e', written='e'):
         factor * s.log_probs,
         None if s.top is None else factor * s.top,
         True,
+        'log:1',
       )
       for s in samples
     ]

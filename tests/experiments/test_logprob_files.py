@@ -33,6 +33,7 @@ def test_a_response_is_a_text_for_each_choice(name):
   assert len(texts) == 2
   for text, sample in zip(texts, SAMPLES, strict=True):
     assert text.prompt == ('p' if name == 'batch_job' else 'file:1')
+    assert text.source == 'file:1'
     np.testing.assert_array_equal(text.log_probs, sample.log_probs)
     # The older form lists the drawn token too, where it is not at the top.
     width = sample.top.shape[1]

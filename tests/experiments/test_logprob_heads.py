@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from experiments import logprob_heads, logprob_totals
+from experiments import logprob_files, logprob_heads, logprob_totals
 
 NUM_LISTED = 4
 RNG = np.random.default_rng(0)
@@ -12,6 +12,8 @@ LAWS = {
   'flat': np.full(9, 1 / 9),
   'ties at the end': np.array([0.3, 0.2, 0.1, 0.1, 0.1, 0.1, 0.05, 0.03, 0.02]),
   'peaked': np.array([0.9, *np.full(8, 0.0125)]),
+  # Whole where the last is drawn and listed beside the others.
+  'one more than is listed': np.array([0.4, 0.25, 0.2, 0.1, 0.05]),
 }
 
 
@@ -44,16 +46,31 @@ def lists(p, kind, num_listed=NUM_LISTED):
   return tops
 
 
-def tokens_of(tops, surprisals):
-  """Tokens of which each is a row, so that totals are its own values."""
-  each = np.arange(len(surprisals))
-  return logprob_totals.Tokens(surprisals, each, each, each + 1, each > 0, tops)
+def texts_of(tops, surprisals):
+  """Texts of one token, each a row: totals are the tokens' own values."""
+  return [
+    logprob_files.Text(
+      str(i),
+      -surprisals[[i]],
+      None if tops is None else tops[[i]],
+      True,
+      f'{i}',
+    )
+    for i in range(len(surprisals))
+  ]
 
 
-def values(p, kind, vocab_size=9):
-  heads = logprob_heads.Heads(vocab_size)
-  heads.add(tokens_of(lists(p, kind), -np.log(p)))
-  assert heads.are_known
+def totals(*batches, vocab_size=9):
+  """What is kept of batches of texts."""
+  heads, rows = logprob_heads.Heads(vocab_size), logprob_totals.Rows()
+  for texts in batches:
+    heads.add(texts, rows.place(texts))
+  return heads
+
+
+def values(p, kind):
+  heads = totals(texts_of(lists(p, kind), -np.log(p)))
+  assert heads.are_known and heads.first_lacking is None
   return heads.sums(len(p))
 
 
@@ -103,8 +120,7 @@ def test_progress_is_that_of_a_valid_cap(name, kind):
 
 def test_whole_laws_give_all_of_the_progress():
   p = LAWS['random']
-  heads = logprob_heads.Heads(9)
-  heads.add(tokens_of(np.tile(np.log(p), (9, 1)), -np.log(p)))
+  heads = totals(texts_of(np.tile(np.log(p), (9, 1)), -np.log(p)))
   progress = heads.sums(9).progress
   for surplus, found in zip(logprob_heads.SURPLUSES, progress, strict=True):
     low, high = 0.0, 50.0
@@ -133,12 +149,13 @@ def test_lists_that_hold_all_mass_do_not_count_as_short():
 def test_totals_are_of_rows_and_do_not_depend_on_batches():
   p = LAWS['random']
   rows = np.arange(9) % 2
-  of_all, in_parts = logprob_heads.Heads(9), logprob_heads.Heads(9)
-  tokens = tokens_of(lists(p, top_alone), -np.log(p))._replace(rows=rows)
-  of_all.add(tokens)
-  cut = lambda x, part: None if x is None else x[part]
-  for part in (slice(0, 4), slice(4, 4), slice(4, 9)):
-    in_parts.add(logprob_totals.Tokens(*(cut(x, part) for x in tokens)))
+  texts = [
+    text._replace(prompt=str(row))
+    for text, row in zip(
+      texts_of(lists(p, top_alone), -np.log(p)), rows, strict=True
+    )
+  ]
+  of_all, in_parts = totals(texts), totals(texts[:4], [], texts[4:])
   for one, other in zip(
     of_all.sums(2).limits, in_parts.sums(2).limits, strict=True
   ):
@@ -149,16 +166,29 @@ def test_totals_are_of_rows_and_do_not_depend_on_batches():
     np.testing.assert_allclose(heads.sums(2).progress, expected, rtol=1e-6)
 
 
-@pytest.mark.parametrize('num_listed', [None, 1])
-def test_nothing_is_known_once_a_list_is_too_short(num_listed):
+@pytest.mark.parametrize('tops', [None, [[-1.0]], [[-1.0, -9999.0]]])
+def test_nothing_is_known_once_a_list_is_too_short(tops):
   p = LAWS['random']
-  heads = logprob_heads.Heads(9)
-  assert not heads.are_known
-  good = tokens_of(lists(p, top_alone), -np.log(p))
-  heads.add(good)
-  assert heads.are_known
-  tops = num_listed and lists(p, top_alone, num_listed)
-  heads.add(good._replace(tops=tops))
-  assert not heads.are_known
-  heads.add(good)
-  assert not heads.are_known
+  good = texts_of(lists(p, top_alone), -np.log(p))
+  bad = good[2]._replace(
+    top_log_probs=None if tops is None else np.array(tops), source='log:7'
+  )
+  assert not totals().are_known
+  assert totals(good).are_known
+  for batches in ([[bad], good], [good, [bad]], [[*good[:2], bad]]):
+    heads = totals(*batches)
+    assert not heads.are_known
+    assert (heads.num_lacking, heads.first_lacking) == (1, 'log:7')
+  worse = bad._replace(source='log:8')
+  heads = totals(good, [bad, worse], good, [worse])
+  assert (heads.num_lacking, heads.first_lacking) == (3, 'log:7')
+
+
+def test_a_sure_token_needs_no_longer_list_and_no_token_needs_none():
+  p = LAWS['random']
+  good = texts_of(lists(p, top_alone), -np.log(p))
+  sure = good[0]._replace(
+    log_probs=np.zeros(1), top_log_probs=np.array([[0.0, -9999.0]])
+  )
+  empty = good[0]._replace(log_probs=np.zeros(0), top_log_probs=None)
+  assert totals([*good, sure, empty], [sure]).are_known

@@ -19,6 +19,7 @@ def make_texts(num_texts, num_prompts, seed=0):
       ),
       top_log_probs=None,
       has_ended=bool(rng.integers(2)),
+      source='log:1',
     )
     for length in lengths
   ]
@@ -57,7 +58,9 @@ def test_rows_hold_the_totals_of_their_prompts(size):
 def test_more_prompts_than_rows_share_them():
   num_rows = logprob_totals.NUM_ROWS
   texts = [
-    logprob_files.Text(str(i % (2 * num_rows)), -np.ones(3), None, True)
+    logprob_files.Text(
+      str(i % (2 * num_rows)), -np.ones(3), None, True, 'log:1'
+    )
     for i in range(6 * num_rows)
   ]
   rows = gather(texts, 500)
@@ -95,7 +98,7 @@ def test_all_starts_are_drawn_where_there_are_few():
 def test_starts_are_drawn_alike_from_all_places_and_batches():
   # The surprisal is the number of the text, the walk one token deep.
   texts = [
-    logprob_files.Text(str(i), np.full(5, -float(i)), None, True)
+    logprob_files.Text(str(i), np.full(5, -float(i)), None, True, 'log:1')
     for i in range(400)
   ]
   counts = np.zeros(400)
@@ -112,7 +115,7 @@ def test_starts_are_drawn_alike_from_all_places_and_batches():
 
 def test_starts_are_kept_by_place_alone():
   texts = [
-    logprob_files.Text(str(i), -np.arange(6.0), None, i % 2 == 0)
+    logprob_files.Text(str(i), -np.arange(6.0), None, i % 2 == 0, 'log:1')
     for i in range(4)
   ]
   starts = logprob_totals.Starts(100, 2, 3, seed=0)
