@@ -101,7 +101,7 @@ def main():
 def write(
   path: pathlib.Path, log: Log, num_tokens: int, rng: np.random.Generator
 ) -> None:
-  """Writes a log of random laws.
+  """Writes a log of random laws: numbers, not samples of them.
 
   Args:
     path: the file.

@@ -94,7 +94,7 @@ def main():
   study = study_lib.Study(
     model,
     ids,
-    (),
+    {},  # No drafter is run.
     sampling_lib.make(
       len(ids), FLAGS.temperature, FLAGS.top_k, FLAGS.top_p, FLAGS.min_p
     ),
@@ -105,6 +105,8 @@ def main():
     max_length=FLAGS.max_length,
     batch_size=FLAGS.batch_size,
   )
+  if standing := records.standing(folder):
+    print(standing, flush=True)
   texts = [
     text._replace(prompt=prompt.id, content=model.tokenizer.decode(tokens))
     for prompt, (text, tokens) in zip(

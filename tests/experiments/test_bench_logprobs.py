@@ -1,4 +1,4 @@
-"""The timed logs are of the right size and law."""
+"""The timed logs are of the right size."""
 
 import numpy as np
 import pytest
