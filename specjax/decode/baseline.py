@@ -7,6 +7,7 @@ import jax.numpy as jnp
 
 from specjax import sampling as sampling_lib
 from specjax.decode import loop
+from specjax.decode import rows as rows_lib
 from specjax.draft import base
 from specjax.llama import cache as llama_cache
 from specjax.llama import mask
@@ -16,11 +17,11 @@ from specjax.llama import model as llama_model
 @functools.partial(jax.jit, static_argnames='eos_ids', donate_argnames='state')
 def run(
   params: base.Params,
-  state: loop.DecodeState,
+  state: rows_lib.DecodeState,
   max_steps: int,
   *,
   eos_ids: tuple[int, ...],
-) -> loop.DecodeState:
+) -> rows_lib.DecodeState:
   """Decodes token by token until all rows are done or `max_steps` are taken.
 
   Args:
@@ -53,10 +54,10 @@ def _step(params, state, eos_ids):
     params.sampling,
     state.seeds,
     state.lengths,
-    loop.history(params, state),
+    rows_lib.history(params, state),
   )
   is_running = (~state.is_done).astype(jnp.int32)
-  after, emitted = loop.emit(
+  after, emitted = rows_lib.emit(
     state, tokens[:, None], log_p[:, None], is_running, eos_ids
   )
   path = jnp.zeros((tokens.shape[0], 1), jnp.int32)

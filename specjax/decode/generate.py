@@ -1,6 +1,5 @@
 """Generation as a library call: prompts in, texts and what happened out."""
 
-import dataclasses
 import functools
 from collections.abc import Callable, Sequence
 
@@ -10,7 +9,18 @@ import jax.numpy as jnp
 import numpy as np
 
 from specjax import sampling as sampling_lib
-from specjax.decode import baseline, loop, prefill, rules
+from specjax import tokenizer as tokenizer_lib
+from specjax.decode import (
+  baseline,
+  loop,
+  phases,
+  prefill,
+  results,
+  rules,
+  transcript,
+  watch,
+)
+from specjax.decode import rows as rows_lib
 from specjax.draft import base
 from specjax.llama import model as llama_model
 
@@ -18,24 +28,8 @@ from specjax.llama import model as llama_model
 # program.
 _STEP_BUCKET = 32
 
-
-@dataclasses.dataclass(frozen=True)
-class Generation:
-  """What came of one prompt.
-
-  Attributes:
-    tokens: output ids, the token that ended the text included.
-    log_probs: `[len(tokens)]` log-probability of each under the verifier's
-      sampled law, in nats (of temperature 1 where the temperature is 0).
-    finish_reason: 'eos', or 'length' where a limit came first.
-    steps: the iterations in their order, fields `[num_steps]`; None for plain
-      decoding, where every iteration emits one token.
-  """
-
-  tokens: list[int]
-  log_probs: np.ndarray
-  finish_reason: str
-  steps: loop.StepInfo | None
+# Iterations between two looks at the rows.
+_CHUNK = 16
 
 
 def generate(
@@ -45,14 +39,14 @@ def generate(
   eos_ids: tuple[int, ...],
   max_new_tokens: int,
   drafter: base.Drafter | None = None,
-  drafter_params: chex.ArrayTree = (),
-  num_nodes: int = 1,
-  rule: str = 'match',
   sampling: sampling_lib.Sampling | None = None,
   seeds: Sequence[int] | None = None,
   max_length: int = 2048,
   batch_size: int = 8,
-) -> list[Generation]:
+  stops: Sequence[Sequence[str]] | None = None,
+  stream_fn: watch.StreamFn | None = None,
+  **how,
+) -> list[results.Generation]:
   """Decodes a list of prompts, by speculation if there is a drafter.
 
   Args:
@@ -61,23 +55,24 @@ def generate(
     eos_ids: tokens that end a text.
     max_new_tokens: most tokens of an output.
     drafter: proposes the trees; None decodes plainly.
-    drafter_params: what the drafter needs of its own.
-    num_nodes: capacity `N`, nodes of a tree, the root included.
-    rule: name of the verification rule, of `rules.named`; all but 'match' ask
-      for drafts with their laws.
     sampling: a row for each prompt; temperature 1 by default.
     seeds: one for each prompt; its index by default. A prompt's text depends
-      on its own seed alone, and under 'match' not on the drafter either.
+      on its own seed alone, and under the rule 'match' not on the drafter
+      either.
     max_length: most tokens of prompt and output.
     batch_size: most rows decoded together; batches are made equally large.
+    stops: strings that end the text of each prompt.
+    stream_fn: told the index of a prompt and what its text may go on with.
+    **how: what else `decode` takes.
 
   Returns:
     A generation for each prompt, in their order.
 
   Raises:
-    ValueError: what `prefill.read_prompts` refuses, a capacity below 1, an
-      unknown rule, or one that asks for more than the drafter gives.
+    ValueError: what `prefill.read_prompts` or `decode` refuse, or lists of
+      unequal length.
   """
+  _check_stops(stops, len(prompts))
   batches = prefill.read_prompts(
     verifier,
     prompts,
@@ -88,18 +83,19 @@ def generate(
     batch_size=batch_size,
     features=() if drafter is None else drafter.features,
   )
-  results = []
+  found = []
   for batch in batches:
-    results += decode(
+    first = len(found)
+    found += decode(
       verifier,
       batch,
       eos_ids=eos_ids,
       drafter=drafter,
-      drafter_params=drafter_params,
-      num_nodes=num_nodes,
-      rule=rule,
+      stops=stops and stops[first : first + batch.num_prompts],
+      stream_fn=stream_fn and _shifted(stream_fn, first),
+      **how,
     )
-  return results
+  return found
 
 
 def decode(
@@ -111,9 +107,14 @@ def decode(
   drafter_params: chex.ArrayTree = (),
   num_nodes: int = 1,
   rule: str = 'match',
-  chunk: int = 2**30,
+  tokenizer: tokenizer_lib.Tokenizer | None = None,
+  stops: Sequence[Sequence[str]] | None = None,
+  stream_fn: watch.StreamFn | None = None,
+  chunk: int = _CHUNK,
   progress_fn: Callable[[int], None] | None = None,
-) -> list[Generation]:
+  is_timed: bool = False,
+  keep_fn: Callable[[rows_lib.DecodeState], None] | None = None,
+) -> list[results.Generation]:
   """Decodes a batch that was read, which can be decoded again.
 
   Args:
@@ -122,75 +123,105 @@ def decode(
     eos_ids: tokens that end a text.
     drafter: proposes the trees; None decodes plainly.
     drafter_params: what the drafter needs of its own.
-    num_nodes: capacity `N`.
-    rule: name of the verification rule.
-    chunk: iterations between two calls of `progress_fn`; the texts do not
-      depend on it.
+    num_nodes: capacity `N`, nodes of a tree, the root included.
+    rule: name of the verification rule, of `rules.named`; all but 'match' ask
+      for drafts with their laws.
+    tokenizer: makes the texts; None makes none.
+    stops: strings that end the text of each prompt; a match that is complete
+      before `min_new_tokens` tokens does not count.
+    stream_fn: told a row and what its text may go on with; all that it is told
+      of a row is its text.
+    chunk: iterations between two looks at the rows; nothing depends on it but
+      how often the callbacks are called.
     progress_fn: told how many tokens all rows have emitted since the last call.
+    is_timed: whether to decode phase by phase, as `phases` does.
+    keep_fn: told the rows in the end, to go on from.
 
   Returns:
     A generation for each prompt.
 
   Raises:
     ValueError: a capacity or a chunk below 1, an unknown rule, or one that asks
-      for more than the drafter gives.
+      for more than the drafter gives; texts without a tokenizer, or stop
+      strings that are empty; phases without a drafter.
   """
   if num_nodes < 1:
     raise ValueError(f'expected a capacity of at least 1 node, got {num_nodes}')
   if chunk < 1:
     raise ValueError(f'expected a chunk of at least 1, got {chunk}')
+  if is_timed and drafter is None:
+    raise ValueError('expected a drafter with is_timed, got None')
   rules.named(rule)
+  transcripts = _transcripts(batch, tokenizer, stops, stream_fn)
   params = base.Params(verifier, drafter_params, batch.sampling)
+  state = _start(params, batch, drafter)
+  run = _runner(drafter, num_nodes, eos_ids, rule)
+  timer = None
+  if is_timed:
+    timer = phases.Timer(drafter, num_nodes, eos_ids, rule)
+    timer.warm_up(params, state)
+    run = timer.run
+  watcher = watch.Watch(transcripts, state, eos_ids, stream_fn, progress_fn)
+  while not bool(jnp.all(state.is_done)):
+    state = watcher.look(run(params, state, chunk))
+  times = timer and timer.times()
+  if keep_fn is not None:
+    keep_fn(state)
+  with_steps = drafter is not None
+  return results.collect(state, transcripts, eos_ids, with_steps, times)
+
+
+def _runner(drafter, num_nodes, eos_ids, rule):
+  """Returns the loop as `(params, state, max_steps) -> state`."""
   if drafter is None:
-    drafter_state = ()
-    run = functools.partial(baseline.run, eos_ids=eos_ids)
-  else:
-    drafter_state = drafter.init(params, batch.prefix)
-    run = functools.partial(
-      loop.run,
-      drafter=drafter,
-      num_nodes=num_nodes,
-      eos_ids=eos_ids,
-      rule=rule,
-    )
-  lengths = np.asarray(batch.prefix.lengths)
-  most_new = max(int((np.asarray(batch.limits) - lengths).max()), 1)
+    return functools.partial(baseline.run, eos_ids=eos_ids)
+  return functools.partial(
+    loop.run,
+    drafter=drafter,
+    num_nodes=num_nodes,
+    eos_ids=eos_ids,
+    rule=rule,
+  )
+
+
+def _shifted(stream_fn, first):
+  """Tells of the rows of a batch whose first prompt has this index."""
+  return lambda row, text: stream_fn(first + row, text)
+
+
+def _transcripts(batch, tokenizer, stops, stream_fn):
+  """Returns the text of each prompt, still empty; None without a tokenizer."""
+  if tokenizer is None:
+    if stops is not None or stream_fn is not None:
+      raise ValueError('expected a tokenizer with stops or stream_fn, got None')
+    return [None] * batch.num_prompts
+  _check_stops(stops, batch.num_prompts)
+  stops = [()] * batch.num_prompts if stops is None else stops
+  edits = batch.sampling.edits
+  least = np.zeros_like(batch.limits) if edits is None else edits.min_new_tokens
+  return [
+    transcript.Transcript(tokenizer, stops[row], int(least[row]))
+    for row in range(batch.num_prompts)
+  ]
+
+
+def _start(params, batch, drafter):
+  """Returns the rows before their first iteration."""
+  most_new = np.asarray(batch.limits) - np.asarray(batch.prefix.lengths)
   state = loop.start(
     batch.prefix,
     batch.limits,
-    drafter_state,
-    prefill.round_up(most_new, _STEP_BUCKET),
+    () if drafter is None else drafter.init(params, batch.prefix),
+    prefill.round_up(max(int(most_new.max()), 1), _STEP_BUCKET),
   )
-  # The batch is decoded again with other drafters; `run` takes what it is
-  # given.
-  state = jax.tree.map(jnp.copy, state)
-  num_emitted = 0
-  while not bool(jnp.all(state.is_done)):
-    state = run(params, state, chunk)
-    if progress_fn is not None:
-      total = int(np.sum(np.asarray(state.lengths) - lengths))
-      progress_fn(total - num_emitted)
-      num_emitted = total
-  with_steps = drafter is not None
-  return _collect(state, lengths, batch.num_prompts, eos_ids, with_steps)
+  # The batch is decoded again with other drafters, and the loop takes what it
+  # is given.
+  return jax.tree.map(jnp.copy, state)
 
 
-def _collect(state, prompt_lengths, num_prompts, eos_ids, with_steps):
-  """Brings the first rows of a state to the host, one generation each."""
-  fields = ('tokens', 'log_p', 'lengths', 'num_steps', 'steps')
-  host = jax.device_get({name: getattr(state, name) for name in fields})
-  results = []
-  for row in range(num_prompts):
-    output = slice(prompt_lengths[row], host['lengths'][row])
-    tokens = host['tokens'][row, output].tolist()
-    count = host['num_steps'][row]
-    steps = jax.tree.map(lambda x, r=row, c=count: x[r, :c], host['steps'])
-    results.append(
-      Generation(
-        tokens=tokens,
-        log_probs=host['log_p'][row, output],
-        finish_reason='eos' if tokens and tokens[-1] in eos_ids else 'length',
-        steps=steps if with_steps else None,
-      )
+def _check_stops(stops, num_prompts):
+  if stops is not None and len(stops) != num_prompts:
+    raise ValueError(
+      f'expected stop strings for each of {num_prompts} prompts, got '
+      f'{len(stops)} lists of them'
     )
-  return results

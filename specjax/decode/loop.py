@@ -11,62 +11,13 @@ from collections.abc import Callable
 import chex
 import jax
 import jax.numpy as jnp
-from flax import struct
 from jax import lax
 
-from specjax import edits
+from specjax.decode import rows as rows_lib
 from specjax.decode import rules, verify
 from specjax.draft import base
 from specjax.llama import cache as llama_cache
-
-
-@struct.dataclass
-class StepInfo:
-  """What happened in each iteration of each row; diagnostics, never fed back.
-
-  Attributes:
-    start: `[B, I]` int32 tokens before the iteration.
-    num_nodes: `[B, I]` int32 nodes that took part.
-    depth: `[B, I]` int32 drafted tokens that the verifier accepted.
-    emitted: `[B, I]` int32 tokens emitted, `D`; less than `depth + 1` where the
-      text ends inside the accepted path.
-  """
-
-  start: jax.Array
-  num_nodes: jax.Array
-  depth: jax.Array
-  emitted: jax.Array
-
-
-@struct.dataclass
-class DecodeState:
-  """Everything about rows that are being decoded.
-
-  Attributes:
-    tokens: `[B, S]` int32 prompt and output, 0 past the end.
-    log_p: `[B, S]` float32 log-probabilities of the output's tokens in nats.
-    prompt_lengths: `[B]` int32 tokens of the prompt.
-    lengths: `[B]` int32 tokens so far.
-    limits: `[B]` int32 most tokens allowed.
-    seeds: `[B]` uint32 request seeds.
-    is_done: `[B]` bool.
-    cache: the verifier's.
-    drafter: the drafter's state.
-    steps: the iterations so far.
-    num_steps: `[B]` int32 their number.
-  """
-
-  tokens: jax.Array
-  log_p: jax.Array
-  prompt_lengths: jax.Array
-  lengths: jax.Array
-  limits: jax.Array
-  seeds: jax.Array
-  is_done: jax.Array
-  cache: llama_cache.KVCache
-  drafter: chex.ArrayTree
-  steps: StepInfo
-  num_steps: jax.Array
+from specjax.trees import tree as tree_lib
 
 
 def start(
@@ -74,7 +25,7 @@ def start(
   limits: jax.Array,
   drafter_state: chex.ArrayTree,
   max_steps: int,
-) -> DecodeState:
+) -> rows_lib.DecodeState:
   """Returns the state of rows that have read their prompts.
 
   Args:
@@ -89,7 +40,7 @@ def start(
   """
   batch, size = prefix.tokens.shape
   none = lambda: jnp.zeros((batch, max_steps), jnp.int32)
-  return DecodeState(
+  return rows_lib.DecodeState(
     tokens=prefix.tokens,
     log_p=jnp.zeros((batch, size)),
     prompt_lengths=prefix.lengths,
@@ -99,7 +50,7 @@ def start(
     is_done=prefix.lengths >= limits,
     cache=prefix.cache,
     drafter=drafter_state,
-    steps=StepInfo(none(), none(), none(), none()),
+    steps=rows_lib.StepInfo(none(), none(), none(), none(), none(), none()),
     num_steps=jnp.zeros(batch, jnp.int32),
   )
 
@@ -111,14 +62,14 @@ def start(
 )
 def run(
   params: base.Params,
-  state: DecodeState,
+  state: rows_lib.DecodeState,
   max_steps: int,
   *,
   drafter: base.Drafter,
   num_nodes: int,
   eos_ids: tuple[int, ...],
   rule: str = 'match',
-) -> DecodeState:
+) -> rows_lib.DecodeState:
   """Decodes by speculation until all rows are done or `max_steps` are taken.
 
   Args:
@@ -146,10 +97,10 @@ def run(
 
 
 def repeat(
-  step_fn: Callable[[DecodeState], DecodeState],
-  state: DecodeState,
+  step_fn: Callable[[rows_lib.DecodeState], rows_lib.DecodeState],
+  state: rows_lib.DecodeState,
   max_steps: int,
-) -> DecodeState:
+) -> rows_lib.DecodeState:
   """Takes steps until all rows are done or `max_steps` are taken.
 
   Args:
@@ -169,98 +120,98 @@ def repeat(
   return lax.while_loop(is_running, step, (state, jnp.int32(0)))[0]
 
 
-def emit(
-  state: DecodeState,
-  tokens: jax.Array,
-  log_p: jax.Array,
-  num_tokens: jax.Array,
-  eos_ids: tuple[int, ...],
-) -> tuple[DecodeState, jax.Array]:
-  """Appends tokens up to the first that ends the text, or to the limit.
-
-  Args:
-    state: the rows.
-    tokens: `[B, A]` int32 tokens of one iteration.
-    log_p: `[B, A]` their log-probabilities in nats.
-    num_tokens: `[B]` int32 how many of them there are; 0 for done rows.
-    eos_ids: tokens that end a text; they are appended too.
-
-  Returns:
-    The rows with tokens, lengths and `is_done` brought up to date, and the
-    number `[B]` of tokens appended.
-  """
-  order = jnp.arange(tokens.shape[1])
-  is_eos = jnp.isin(tokens, jnp.asarray(eos_ids, jnp.int32))
-  is_eos &= order < num_tokens[:, None]
-  until_eos = jnp.where(
-    jnp.any(is_eos, axis=1), jnp.argmax(is_eos, axis=1) + 1, num_tokens
-  )
-  room = jnp.maximum(state.limits - state.lengths, 0)
-  num_tokens = jnp.minimum(until_eos, room)
-  is_new = order < num_tokens[:, None]
-  rows = jnp.arange(tokens.shape[0])[:, None]
-  places = jnp.where(
-    is_new, state.lengths[:, None] + order, state.tokens.shape[1]
-  )
-  put = lambda old, new: old.at[rows, places].set(new, mode='drop')
-  lengths = state.lengths + num_tokens
-  is_done = jnp.any(is_eos & is_new, axis=1) | (lengths >= state.limits)
-  state = state.replace(
-    tokens=put(state.tokens, tokens),
-    log_p=put(state.log_p, log_p),
-    lengths=lengths,
-    is_done=state.is_done | is_done,
-  )
-  return state, num_tokens
-
-
-def history(params: base.Params, state: DecodeState) -> edits.History | None:
-  """Returns what the texts so far are to edits of logits, None without edits.
+def judge(
+  params: base.Params,
+  state: rows_lib.DecodeState,
+  proposal: base.Proposal,
+  rule: rules.Rule,
+  features: tuple[int, ...] = (),
+) -> tuple[base.Verdict, llama_cache.NewKV]:
+  """Verifies what was proposed for the rows; those that are done emit nothing.
 
   Args:
     params: verifier and sampling parameters.
     state: the rows.
+    proposal: their trees.
+    rule: which drafts are accepted.
+    features: layers whose inputs the drafter wants to know.
+
+  Returns:
+    As `verify.verify`.
+
+  Raises:
+    ValueError: what the rule refuses.
   """
-  if params.sampling.edits is None:
-    return None
-  return edits.history(
-    state.tokens,
-    state.prompt_lengths,
-    state.lengths,
-    params.verifier.config.vocab_size,
-  )
-
-
-def _iterate(params, state, drafter, num_nodes, eos_ids, rule_fn):
-  """One iteration: propose a tree, verify it, commit what was accepted."""
-  proposal, drafter_state = drafter.propose(
-    params, state.drafter, state.tokens, state.lengths, num_nodes
-  )
-  verdict, new_kv = verify.verify(
+  return verify.verify(
     params,
     proposal,
     state.cache,
     state.seeds,
     ~state.is_done,
-    rule_fn,
-    history(params, state),
-    drafter.features,
+    rule,
+    rows_lib.history(params, state),
+    features,
   )
-  after, emitted = emit(
+
+
+def settle(
+  state: rows_lib.DecodeState,
+  proposal: base.Proposal,
+  verdict: base.Verdict,
+  new_kv: llama_cache.NewKV,
+  eos_ids: tuple[int, ...],
+) -> tuple[rows_lib.DecodeState, base.Verdict]:
+  """Appends, commits and records what the verifier accepted.
+
+  Args:
+    state: the rows; their drafter's state is left as it is.
+    proposal: the trees.
+    verdict: what the verifier made of them.
+    new_kv: keys and values of all nodes.
+    eos_ids: tokens that end a text.
+
+  Returns:
+    The rows, and the verdict cut where a text ends, for the drafter.
+  """
+  after, emitted = rows_lib.emit(
     state, verdict.tokens, verdict.log_p, verdict.num_accepted, eos_ids
   )
-  step = StepInfo(
-    start=state.lengths,
-    num_nodes=proposal.tree.num_nodes,
-    depth=verdict.num_accepted - 1,
-    emitted=emitted,
-  )
-  committed = verdict.replace(num_accepted=emitted)
-  return after.replace(
+  after = after.replace(
     cache=llama_cache.commit(state.cache, new_kv, verdict.path, emitted),
-    drafter=drafter.observe(params, drafter_state, committed),
-    steps=_record(state, step),
+    steps=_record(state, _step_info(state, proposal.tree, verdict, emitted)),
     num_steps=state.num_steps + ~state.is_done,
+  )
+  return after, verdict.replace(num_accepted=emitted)
+
+
+def _iterate(params, state, drafter, num_nodes, eos_ids, rule):
+  """One iteration: propose a tree, verify it, commit what was accepted."""
+  proposal, drafter_state = drafter.propose(
+    params, state.drafter, state.tokens, state.lengths, num_nodes
+  )
+  verdict, new_kv = judge(params, state, proposal, rule, drafter.features)
+  after, committed = settle(state, proposal, verdict, new_kv, eos_ids)
+  return after.replace(
+    drafter=drafter.observe(params, drafter_state, committed)
+  )
+
+
+def _step_info(state, trees, verdict, emitted):
+  """What happened to trees with a leading axis `[B]`."""
+  is_present = jax.vmap(tree_lib.present)(trees)
+  depths = jax.vmap(tree_lib.depth)(trees.parents)
+  depth = verdict.num_accepted - 1
+  last = jnp.take_along_axis(
+    verdict.path, jnp.maximum(depth, 0)[:, None], axis=1
+  )
+  has_children = jnp.any((trees.parents == last) & is_present, axis=1)
+  return rows_lib.StepInfo(
+    start=state.lengths,
+    num_nodes=trees.num_nodes,
+    levels=jnp.max(jnp.where(is_present, depths, 0), axis=1),
+    tried=depth + has_children,
+    depth=depth,
+    emitted=emitted,
   )
 
 

@@ -10,11 +10,12 @@ import numpy as np
 
 from specjax import sampling as sampling_lib
 from specjax.draft import base
+from specjax.llama import config as llama_config
 from specjax.llama import model as llama_model
 
 # Sizes come in multiples of these, so that near lengths share a program.
 _SLOT_BUCKET = 128
-_WIDTH_BUCKET = 32
+WIDTH_BUCKET = 32
 
 
 class Batch(NamedTuple):
@@ -68,16 +69,9 @@ def read_prompts(
   if sampling is None:
     sampling = sampling_lib.make(num_prompts)
   seeds = range(num_prompts) if seeds is None else seeds
-  _check_lists(prompts, max_new_tokens, sampling, seeds)
-  _check_prompts(prompts, verifier.config, max_new_tokens, max_length)
-  _check_edits(sampling.edits, num_prompts, verifier.config.vocab_size)
-  lengths = np.array([len(p) for p in prompts])
-  limits = np.minimum(lengths + max_new_tokens, max_length)
-  num_slots = round_up(limits.max(), _SLOT_BUCKET)
-  width = min(round_up(lengths.max(), _WIDTH_BUCKET), num_slots)
-  tokens = np.zeros((num_prompts, num_slots), np.int32)
-  for row, prompt in zip(tokens, prompts, strict=True):
-    row[: len(prompt)] = prompt
+  check(prompts, verifier.config, max_new_tokens, sampling, seeds, max_length)
+  tokens, lengths, limits = lay_out(prompts, max_new_tokens, max_length)
+  width = min(round_up(lengths.max(), WIDTH_BUCKET), tokens.shape[1])
   groups = batch_rows(num_prompts, batch_size)
   batches = []
   for group in groups:
@@ -124,6 +118,29 @@ def batch_rows(num_prompts: int, batch_size: int) -> list[np.ndarray]:
   return np.split(np.arange(num_prompts), range(size, num_prompts, size))
 
 
+def lay_out(
+  prompts: Sequence[Sequence[int]], max_new_tokens: int, max_length: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+  """Puts prompts where their outputs will be appended.
+
+  Args:
+    prompts: R of them.
+    max_new_tokens: most tokens of an output.
+    max_length: most tokens of prompt and output.
+
+  Returns:
+    Tokens `[R, S]`, 0 past each prompt, with room for every output; `[R]`
+    lengths of the prompts, and `[R]` most tokens of prompt and output.
+  """
+  lengths = np.array([len(p) for p in prompts], np.int32)
+  limits = np.minimum(lengths + max_new_tokens, max_length)
+  num_slots = round_up(limits.max(), _SLOT_BUCKET)
+  tokens = np.zeros((len(prompts), num_slots), np.int32)
+  for row, prompt in zip(tokens, prompts, strict=True):
+    row[: len(prompt)] = prompt
+  return tokens, lengths, limits
+
+
 def round_up(number: int, multiple: int) -> int:
   """Returns the least multiple of `multiple` that is at least `number`."""
   return int(-(-number // multiple) * multiple)
@@ -145,7 +162,27 @@ def _read(verifier, tokens, lengths, seeds, width, features):
   )
 
 
-def _check_lists(prompts, max_new_tokens, sampling, seeds):
+def check(
+  prompts: Sequence[Sequence[int]],
+  config: llama_config.LlamaConfig,
+  max_new_tokens: int,
+  sampling: sampling_lib.Sampling,
+  seeds: Sequence[int],
+  max_length: int,
+) -> None:
+  """Refuses what `read_prompts` does, but for its batch size.
+
+  Args:
+    prompts: token ids.
+    config: of the verifier.
+    max_new_tokens: most tokens of an output.
+    sampling: a row for each prompt.
+    seeds: one for each prompt.
+    max_length: most tokens of prompt and output.
+
+  Raises:
+    ValueError: as said there.
+  """
   if not prompts:
     raise ValueError('expected at least one prompt, got none')
   if max_new_tokens < 1:
@@ -155,6 +192,8 @@ def _check_lists(prompts, max_new_tokens, sampling, seeds):
       'expected as many seeds and sampling rows as prompts, got '
       f'{len(seeds)}, {len(sampling.temperature)} and {len(prompts)}'
     )
+  _check_prompts(prompts, config, max_new_tokens, max_length)
+  _check_edits(sampling.edits, len(prompts), config.vocab_size)
 
 
 def _check_edits(edits, num_prompts, vocab_size):

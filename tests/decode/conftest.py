@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import reference_cases as cases
 import reference_edits
+import reference_texts
 
 
 @pytest.fixture(scope='session')
@@ -41,3 +42,9 @@ def short(tiny):
 def setups(mixed):
   """Ways to decode; the same objects for all tests, so compiled once."""
   return cases.setups(mixed)
+
+
+@pytest.fixture(scope='session')
+def talk(tiny_bytes):
+  """Prompts whose outputs are letters and parts of characters."""
+  return reference_texts.make_talk(tiny_bytes)

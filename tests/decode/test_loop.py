@@ -10,6 +10,7 @@ import reference_edits
 
 from specjax import sampling as sampling_lib
 from specjax.decode import generate, loop
+from specjax.decode import rows as rows_lib
 from specjax.draft import base
 from specjax.llama import mask
 from specjax.llama import model as llama_model
@@ -99,6 +100,9 @@ def test_steps_say_how_far_the_text_went_with_the_tree(
         assert step.depth == depth
         assert step.emitted == depth + 1
       path = verdict.path[row, : step.depth + 1].tolist()
+      assert step.levels == max(map(len, words))
+      is_inner = words[path[-1]] in [word[:-1] for word in words if word]
+      assert step.tried == step.depth + is_inner
       seen |= set(kinds_of(words, depth, path))
     counts += ~is_done
   assert seen >= KINDS[name]
@@ -132,7 +136,7 @@ def test_emit_equals_slow_twin():
     cache=(),
   )
   state = loop.start(prefix, jnp.asarray(limits), (), 1)
-  after, emitted = jax.jit(loop.emit, static_argnums=4)(
+  after, emitted = jax.jit(rows_lib.emit, static_argnums=4)(
     state, tokens, log_p, jnp.asarray(num_tokens), (3, 6)
   )
   for row in range(rows):
