@@ -133,9 +133,8 @@ def curves(
     return jnp.cumsum(jnp.exp(-costs[best]))
 
   # More replicas at a time than the cache holds are slower, not faster.
-  num_chunks = -(
-    -num_replicas // max(min(max_bytes, _CACHE_BYTES) // needed, 1)
-  )
+  side_by_side = max(min(max_bytes, _CACHE_BYTES) // needed, 1)
+  num_chunks = -(-num_replicas // side_by_side)
   batch = -(-num_replicas // num_chunks)
   # Whole chunks, for a smaller last one would be compiled a second time.
   keys = jax.random.split(key, num_replicas)
