@@ -231,7 +231,7 @@ def _study(model, ids, setting: Setting, folder: pathlib.Path):
   return study_lib.Study(
     model,
     ids,
-    (),  # No drafter is run.
+    {},  # No drafter is run.
     sampling_lib.make(len(ids), *setting),
     records.Stages(records.open_run(folder, 'texts', setting.name), keys),
     seed=FLAGS.seed,

@@ -9,16 +9,14 @@ import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 
-import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments import measure
+from experiments import drafters, measure
 from specjax import noise as noise_lib
 from specjax import sampling as sampling_lib
 from specjax.decode import generate, prefill, score
-from specjax.draft import base
 from specjax.llama import model as llama_model
 
 # Scores closer than this are a tie.
@@ -89,7 +87,7 @@ class Comparison:
   def compare(
     self,
     plain: Arrays,
-    drafter: tuple[base.Drafter, chex.ArrayTree],
+    drafting: drafters.Drafting,
     *,
     temperature: float,
     num_nodes: int,
@@ -100,7 +98,7 @@ class Comparison:
 
     Args:
       plain: what `plain` returned at the same temperature.
-      drafter: proposes the trees; with the parameters it takes.
+      drafting: proposes the trees; its rule is 'match'.
       temperature: of the law that is sampled.
       num_nodes: capacity `N`.
       batch_size: most prompts decoded together.
@@ -115,7 +113,7 @@ class Comparison:
         self._verifier,
         batch,
         self._eos_ids,
-        drafter,
+        drafting,
         num_nodes,
         self._max_new_tokens,
         progress_fn,
@@ -131,7 +129,7 @@ class Comparison:
         output,
         functools.partial(self._gap, **here),
         functools.partial(
-          self._decode_on, **here, drafter=drafter, num_nodes=num_nodes
+          self._decode_on, **here, drafting=drafting, num_nodes=num_nodes
         ),
       )
       num_compared.append(count)
@@ -159,14 +157,14 @@ class Comparison:
     )
     return float(scores.max() - min(scores[token], scores[text[place]]))
 
-  def _decode_on(self, place, *, row, text, temperature, drafter, num_nodes):
+  def _decode_on(self, place, *, row, text, temperature, drafting, num_nodes):
     result = generate.generate(
       self._verifier,
       [[*self._ids[row], *text[:place]]],
       eos_ids=self._eos_ids,
       max_new_tokens=self._max_new_tokens - place,
-      drafter=drafter[0],
-      drafter_params=drafter[1],
+      drafter=drafting.drafter,
+      drafter_params=drafting.params,
       num_nodes=num_nodes,
       sampling=sampling_lib.make(1, temperature),
       seeds=self._seeds[row : row + 1],

@@ -13,9 +13,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from experiments import drafters
 from specjax import sampling as sampling_lib
 from specjax.decode import generate, prefill, score
-from specjax.draft import base
 from specjax.llama import cache as llama_cache
 from specjax.llama import model as llama_model
 from specjax.theory import entropy
@@ -73,7 +73,7 @@ def drafter_run(
   verifier: llama_model.Params,
   batch: prefill.Batch,
   eos_ids: tuple[int, ...],
-  drafter: tuple[base.Drafter, chex.ArrayTree],
+  drafting: drafters.Drafting,
   num_nodes: int,
   max_new_tokens: int,
   progress_fn: Callable[[int], None],
@@ -89,9 +89,10 @@ def drafter_run(
     verifier,
     batch._replace(limits=limits),
     eos_ids=eos_ids,
-    drafter=drafter[0],
-    drafter_params=drafter[1],
+    drafter=drafting.drafter,
+    drafter_params=drafting.params,
     num_nodes=num_nodes,
+    rule=drafting.rule,
     chunk=8,
     progress_fn=progress_fn,
   )

@@ -20,6 +20,7 @@ from experiments import (
   curves,
   drafters,
   posterior_curves,
+  recipes,
   records,
   report,
 )
@@ -40,6 +41,11 @@ _ORACLE_STARTS = flags.DEFINE_integer(
 
 NAME = 'speed_of_light'
 
+DRAFTERS = {
+  'lookup': recipes.Recipe('lookup'),
+  'bigram': recipes.Recipe('bigram', 'best_first'),
+}
+
 
 def main():
   """Measures, bounds, writes, and says what came out."""
@@ -54,10 +60,21 @@ def main():
   # What stages depend on; the draw of starts comes after them.
   stage_keys = {**common.flag_values(), 'prompt_ids': records.digest(ids)}
   del stage_keys['oracle_starts']
+  corpus = common.corpus(model.tokenizer)
+  draftings = {
+    name: drafters.make(
+      DRAFTERS[name],
+      model.params,
+      corpus,
+      max_nodes=max(FLAGS.capacities),
+      eos_ids=model.tokenizer.eos_ids,
+    )
+    for name in FLAGS.drafters
+  }
   study = study_lib.Study(
     model,
     ids,
-    common.corpus(model.tokenizer),
+    draftings,
     sampling_lib.make(
       len(ids), FLAGS.temperature, FLAGS.top_k, FLAGS.top_p, FLAGS.min_p
     ),
@@ -138,7 +155,7 @@ def flat_arrays(study, runs, proposals, starts) -> dict[str, np.ndarray]:
 if __name__ == '__main__':
   common.run(
     main,
-    drafters=drafters.NAMES,
+    drafters=tuple(DRAFTERS),
     defaults={'prompts_per_kind': 2},
     quick={
       'prompts_per_kind': 1,

@@ -37,7 +37,7 @@ class Study:
     self,
     model: resolve.Checkpoint,
     ids: Sequence[Sequence[int]],
-    corpus: Sequence[Sequence[int]],
+    draftings: Mapping[str, drafters.Drafting],
     sampling: sampling_lib.Sampling,
     stages: records.Stages,
     *,
@@ -52,7 +52,7 @@ class Study:
     Args:
       model: the verifier.
       ids: prompts as token ids.
-      corpus: texts as token ids, for drafters that count.
+      draftings: the drafters that may be run, by name.
       sampling: `[R]`.
       stages: keeps what is done.
       seed: of the prompts' own seeds.
@@ -81,9 +81,7 @@ class Study:
       batch_size=batch_size,
     )
     self._text = functools.lru_cache(_NUM_TEXTS_HELD)(self._read_text)
-    self._drafter = functools.cache(
-      lambda name: drafters.make(name, corpus, model.params.config.vocab_size)
-    )
+    self._draftings = draftings
 
   @functools.cached_property
   def plain(self) -> Arrays:
@@ -162,7 +160,7 @@ class Study:
         self._verifier,
         self._batches[number],
         self._eos_ids,
-        self._drafter(name),
+        self._draftings[name],
         capacity,
         self.max_new_tokens,
         progress_fn,
@@ -184,7 +182,7 @@ class Study:
       batch, texts = self._batches[number], self._rows_of(plain, number)
       return proposals.everywhere(
         name,
-        self._drafter(name),
+        self._draftings[name],
         measure.whole_texts(batch, texts),
         np.asarray(batch.prefix.lengths),
         texts['num_tokens'],

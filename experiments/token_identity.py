@@ -7,6 +7,8 @@ every capacity and batch size.
   launch/run.sh token_identity --prompts_per_kind=7 --max_new_tokens=64 \\
     --capacities=4,16                     42 prompts
 
+`--trees` are tried with every drafter that takes them; see `recipes`.
+
 Where the best scores (logits at temperature 0, else log-probabilities with
 their noise) lie closer than 1e-3, rounding decides and the texts may part: such
 a tie is counted, and the rest of the text is compared behind it.  Parting
@@ -22,66 +24,35 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-import chex
 import jax.numpy as jnp
 import numpy as np
 import tqdm
 from absl import flags
 
-from experiments import common, drafters, identity, records
+from experiments import (
+  common,
+  draft_flags,
+  drafters,
+  identity,
+  recipes,
+  records,
+)
 from specjax.checkpoint import resolve
-from specjax.draft import base, bigram, oracle
 from specjax.theory import resample
-from specjax.trees import shapes
 
 FLAGS = flags.FLAGS
 
 NAME = 'token_identity'
 
-# The static shapes, each of which the bigram drafter fills.
-SHAPES = {
-  'chain': shapes.chain,
-  'binary': functools.partial(shapes.k_ary, arity=2),
-  'best_first': bigram.default_shape,
-}
-DRAFTERS = ('lookup', *(f'bigram_{shape}' for shape in SHAPES), 'oracle')
-
 # Shared flags that leave no choice here.
 _FIXED = ('dtype', 'temperature', 'top_k', 'top_p', 'min_p')
 
-
-class _ListParser(flags.ArgumentParser):
-  """Parses `0,1`, each part by another parser."""
-
-  def __init__(self, parser):
-    self._parser = parser
-
-  def parse(self, argument):
-    parts = argument.split(',') if isinstance(argument, str) else argument
-    return list(dict.fromkeys(map(self._parser.parse, parts)))
-
-  def flag_type(self):
-    return 'comma separated numbers'
-
-
-_TEMPERATURES = flags.DEFINE(
-  _ListParser(flags.FloatParser(lower_bound=0)),
-  'temperatures',
-  [0.0, 1.0],
-  'Temperatures of sampling; 0 takes the best token.',
-  serializer=flags.ListSerializer(','),
-)
 _BATCH_SIZES = flags.DEFINE(
-  _ListParser(flags.IntegerParser(lower_bound=1)),
+  draft_flags.ListParser(flags.IntegerParser(lower_bound=1)),
   'batch_sizes',
   [8, 1],
   'Prompts decoded at a time by speculation; plainly it is --batch_size.',
   serializer=flags.ListSerializer(','),
-)
-flags.register_validator(
-  'temperatures',
-  lambda values: all(map(math.isfinite, values)),
-  'expected finite numbers',
 )
 
 
@@ -106,6 +77,17 @@ def main():
   _, ids = common.load_prompts(
     model.tokenizer, FLAGS.prompts, FLAGS.prompts_per_kind, FLAGS.max_length
   )
+  draftings = {
+    recipe.name: drafters.make(
+      recipe,
+      model.params,
+      ids,
+      max_nodes=max(FLAGS.capacities),
+      eos_ids=model.tokenizer.eos_ids,
+      skipped_layers=FLAGS.skipped_layers,
+    )
+    for recipe in recipes.combine(FLAGS.drafters, FLAGS.trees, ['match'])
+  }
   folder = records.open_run(FLAGS.results_dir, NAME, FLAGS.run_name)
   record = records.new_record(NAME, common.flag_values())
   comparison = identity.Comparison(
@@ -119,12 +101,7 @@ def main():
   table = _compare_all(
     comparison,
     records.Stages(folder, common.flag_values()),
-    functools.partial(
-      make_drafter,
-      corpus=ids,
-      vocab_size=model.params.config.vocab_size,
-      eos_ids=model.tokenizer.eos_ids,
-    ),
+    draftings,
   )
   records.finish_record(folder, record, table)
   print(table_text(table))
@@ -134,33 +111,7 @@ def main():
     sys.exit(1)
 
 
-def make_drafter(
-  name: str,
-  num_nodes: int,
-  corpus: Sequence[Sequence[int]],
-  vocab_size: int,
-  eos_ids: tuple[int, ...],
-) -> tuple[base.Drafter, chex.ArrayTree]:
-  """Builds a drafter with its shape.
-
-  Args:
-    name: one of `DRAFTERS`.
-    num_nodes: capacity `N`.
-    corpus: texts as token ids, which the bigram drafter counts.
-    vocab_size: `V` of the verifier.
-    eos_ids: tokens that end a text.
-
-  Returns:
-    The drafter, and the parameters it takes.
-  """
-  if name == 'oracle':
-    return oracle.make(num_nodes, eos_ids), ()
-  name, _, shape = name.partition('_')
-  drafter, params = drafters.make(name, corpus, vocab_size)
-  return bigram.make(SHAPES[shape]) if shape else drafter, params
-
-
-def _compare_all(comparison, stages, make_drafter_fn):
+def _compare_all(comparison, stages, draftings):
   """Compares every way that the flags ask for; a row of the table for each."""
   no_progress = lambda num_tokens: None
   plain = {
@@ -168,16 +119,16 @@ def _compare_all(comparison, stages, make_drafter_fn):
       f'plain-{t:g}',
       functools.partial(comparison.plain, t, FLAGS.batch_size, no_progress),
     )
-    for t in _TEMPERATURES.value
+    for t in FLAGS.temperatures
   }
   # Prompts are read once a batch size, so that it changes last.
   ways = [
     Way(drafter, temperature, capacity, batch_size)
     for batch_size, drafter, capacity, temperature in itertools.product(
       _BATCH_SIZES.value,
-      FLAGS.drafters,
+      draftings,
       FLAGS.capacities,
-      _TEMPERATURES.value,
+      FLAGS.temperatures,
     )
   ]
   ends = np.cumsum([plain[way.temperature]['num_tokens'].sum() for way in ways])
@@ -188,7 +139,7 @@ def _compare_all(comparison, stages, make_drafter_fn):
       compute = functools.partial(
         comparison.compare,
         plain[way.temperature],
-        make_drafter_fn(way.drafter, way.capacity),
+        draftings[way.drafter],
         temperature=way.temperature,
         num_nodes=way.capacity,
         batch_size=way.batch_size,
@@ -233,10 +184,10 @@ def table_text(table: Sequence[Mapping]) -> str:
   """Returns the table, a line a way of decoding."""
   counts = ('capacity', 'batch_size', 'prompts', 'tokens', 'partings')
   counts = (*counts, 'failures')
-  head = f'{"drafter":<18}{"temperature":>11}'
+  head = f'{"drafter":<22}{"temperature":>11}'
   lines = [head + ''.join(f'{name:>11}' for name in counts) + f'{"D":>20}']
   for row in table:
-    line = f'{row["drafter"]:<18}{row["temperature"]:>11g}'
+    line = f'{row["drafter"]:<22}{row["temperature"]:>11g}'
     line += ''.join(f'{row[name]:>11}' for name in counts)
     interval = f'{row["D"]:.2f} [{row["low"]:.2f}, {row["high"]:.2f}]'
     lines.append(f'{line}{interval:>20}')
@@ -265,11 +216,14 @@ def sentence(table: Sequence[Mapping]) -> str:
 
 
 if __name__ == '__main__':
+  draft_flags.define('temperatures', 'trees', 'skipped_layers')
   common.run(
     main,
-    drafters=DRAFTERS,
+    drafters=recipes.NAMES,
     defaults={
       'prompts_per_kind': 1,
+      'drafters': ['lookup', 'suffix', 'bigram', 'layer_skip', 'oracle'],
+      'trees': ['chain', '2_ary', 'best_first', 'beam'],
       'max_new_tokens': 16,
       'capacities': [4],
     },

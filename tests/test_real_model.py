@@ -5,7 +5,7 @@ import functools
 import numpy as np
 import pytest
 
-from experiments import identity, token_identity
+from experiments import drafters, identity, recipes
 
 TEXTS = (
   'Explain why the sky is blue in a few sentences.',
@@ -54,22 +54,26 @@ def test_the_greedy_answer_is_the_known_one(smollm2, plain):
 
 # Every temperature of a way runs the same program.
 @pytest.mark.parametrize(
-  ('name', 'num_nodes', 'batch_size'),
-  [('lookup', 16, 3), ('bigram_best_first', 4, 1), ('oracle', 4, 3)],
+  ('recipe', 'num_nodes', 'batch_size'),
+  [
+    (recipes.Recipe('lookup'), 16, 3),
+    (recipes.Recipe('bigram', 'best_first'), 4, 1),
+    (recipes.Recipe('oracle'), 4, 3),
+  ],
 )
 def test_speculation_emits_the_plain_texts(
-  smollm2, ids, comparison, plain, name, num_nodes, batch_size
+  smollm2, ids, comparison, plain, recipe, num_nodes, batch_size
 ):
-  drafter = token_identity.make_drafter(
-    name,
-    num_nodes,
+  drafting = drafters.make(
+    recipe,
+    smollm2.params,
     ids,
-    smollm2.params.config.vocab_size,
-    smollm2.tokenizer.eos_ids,
+    max_nodes=num_nodes,
+    eos_ids=smollm2.tokenizer.eos_ids,
   )
   compare = functools.partial(
     comparison.compare,
-    drafter=drafter,
+    drafting=drafting,
     num_nodes=num_nodes,
     batch_size=batch_size,
     progress_fn=no_progress,

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 import reference_decode
 
-from experiments import identity, token_identity
+from experiments import drafters, identity
 from specjax import noise as noise_lib
 from specjax import sampling as sampling_lib
+from specjax.draft import lookup, oracle
 from specjax.llama import model as llama_model
 
 VOCAB = 23
@@ -20,6 +21,10 @@ NUM_PROMPTS = len(PROMPTS)
 MAX_NEW = 12
 SEED = 5
 TWIN = 7
+DRAFTINGS = {
+  'lookup': drafters.Drafting(lookup.make()),
+  'oracle': drafters.Drafting(oracle.make(5, EOS)),
+}
 
 
 def no_progress(num_tokens):
@@ -48,10 +53,9 @@ def plain_texts(params, temperature):
 
 
 def compare(comparison, plain, name, temperature):
-  drafter = token_identity.make_drafter(name, 5, PROMPTS, VOCAB, EOS)
   return comparison.compare(
     plain,
-    drafter,
+    DRAFTINGS[name],
     temperature=temperature,
     num_nodes=5,
     batch_size=NUM_PROMPTS,

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import reference_decode
 
-from experiments import measure, oracle_runs
+from experiments import drafters, measure, oracle_runs
 from specjax import sampling as sampling_lib
 from specjax.decode import prefill
 from specjax.draft import lookup, oracle
@@ -103,7 +103,7 @@ def test_the_run_of_one_node_is_the_plain_text(tiny, task, readings):
       tiny,
       reading.batch,
       task.eos_ids,
-      (lookup.make(), ()),
+      drafters.Drafting(lookup.make()),
       1,
       LIMIT,
       lambda _: None,
@@ -148,7 +148,7 @@ def test_a_replay_is_what_the_oracle_really_decodes(
       tiny,
       reading.batch,
       task.eos_ids,
-      (oracle.make(capacity, task.eos_ids), ()),
+      drafters.Drafting(oracle.make(capacity, task.eos_ids)),
       capacity,
       LIMIT,
       lambda _: None,

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import reference_decode
 
-from experiments import drafters, proposals
-from specjax.draft import base
+from experiments import proposals
+from specjax.draft import base, bigram, lookup
 from specjax.trees import tree as tree_lib
 
 VOCAB, LIMIT = 23, 5
@@ -32,7 +32,9 @@ def tokens():
 
 
 def make(name):
-  return drafters.make(name, [[1, 2, 3, 1, 3, 3]], VOCAB)
+  if name == 'lookup':
+    return lookup.make(), ()
+  return bigram.make(), bigram.corpus_table([[1, 2, 3, 1, 3, 3]], VOCAB)
 
 
 @pytest.fixture(scope='module', params=list(proposals.ORIGINS))

@@ -16,7 +16,6 @@ import reference_checkpoint
 
 from experiments import (
   curves,
-  drafters,
   posterior_curves,
   proposals,
   records,
@@ -132,7 +131,7 @@ def test_a_run_leaves_its_record_arrays_and_figure(undisturbed):
   )
   keys = [(row['curve'], row['capacity']) for row in record['table']]
   names = [
-    *drafters.NAMES,
+    *speed_of_light.DRAFTERS,
     'oracle_run',
     f'won_at({record["best_drafter"]})',
     f'oracle_at({record["best_drafter"]})',
@@ -164,7 +163,7 @@ def test_a_run_leaves_its_record_arrays_and_figure(undisturbed):
 def test_the_table_is_of_the_arrays(undisturbed):
   table = records.load_record(undisturbed[0] / 'record.json')['table']
   arrays = arrays_in(undisturbed[0] / 'arrays.npz')
-  for name in [*drafters.NAMES, 'oracle_run']:
+  for name in [*speed_of_light.DRAFTERS, 'oracle_run']:
     for capacity in (1, 4):
       run = f'{name}-{capacity}'
       emitted = arrays[f'{run}/emitted'].sum()

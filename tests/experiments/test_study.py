@@ -6,9 +6,10 @@ import jax
 import numpy as np
 import pytest
 
-from experiments import measure, oracle_runs, records
+from experiments import drafters, measure, oracle_runs, records
 from experiments import study as study_lib
 from specjax.checkpoint import resolve
+from specjax.draft import lookup
 
 # The sizes of test_measure.py, so that programs are compiled once for both.
 CAPACITIES = [1, 6]
@@ -24,7 +25,7 @@ def make(params, task, folder, batch_size):
       params, types.SimpleNamespace(eos_ids=task.eos_ids), 'tiny'
     ),
     task.prompts,
-    task.prompts,
+    {'lookup': drafters.Drafting(lookup.make())},
     task.sampling,
     records.Stages(folder, {'batch_size': batch_size}),
     seed=SEED,

@@ -1,0 +1,101 @@
+"""Flags of the experiments that try drafters, trees and rules.
+
+They are defined by the main that reads them, before `common.run`, so that a
+test may import all experiments.
+"""
+
+import math
+import sys
+from collections.abc import Callable, Mapping, Sequence
+
+from absl import flags
+
+from experiments import recipes
+
+FLAGS = flags.FLAGS
+
+
+class ListParser(flags.ArgumentParser):
+  """Parses `0,1` into a list without repetition, each part by its parser."""
+
+  def __init__(self, parser: flags.ArgumentParser):
+    self._parser = parser
+
+  def parse(self, argument: str | Sequence) -> list:
+    """Returns the parts, each as its parser reads it."""
+    parts = argument.split(',') if isinstance(argument, str) else argument
+    return list(dict.fromkeys(map(self._parser.parse, parts)))
+
+  def flag_type(self) -> str:
+    """Returns what `--help` says of the flag."""
+    return 'comma separated numbers'
+
+
+_FLOATS = ListParser(flags.FloatParser(lower_bound=0))
+_LAYERS = ListParser(flags.IntegerParser(lower_bound=0))
+
+
+def define(*names: str) -> None:
+  """Defines some of the flags, as flags of the main that runs.
+
+  Args:
+    *names: of the flags, without dashes.
+  """
+  for name in names:
+    _DEFINE[name]()
+    FLAGS.register_key_flag_for_module(sys.argv[0], FLAGS[name])
+
+
+def _define_numbers(
+  name: str, parser: ListParser, default: list | None, text: str
+) -> None:
+  serializer = flags.ListSerializer(',')
+  flags.DEFINE(parser, name, default, text, serializer=serializer)
+
+
+def _define_temperatures() -> None:
+  text = 'Temperatures of sampling; 0 takes the best token.'
+  _define_numbers('temperatures', _FLOATS, [0.0, 1.0], text)
+  flags.register_validator(
+    'temperatures',
+    lambda values: all(map(math.isfinite, values)),  # 'nan' passes all bounds.
+    'expected finite numbers',
+  )
+
+
+def _define_trees() -> None:
+  flags.DEFINE_list(
+    'trees',
+    ['best_first', 'beam'],
+    f'Trees for drafters that take one, of {", ".join(recipes.TREES)}, other '
+    'k-ary ones and FILE.json.',
+  )
+
+
+def _define_rules() -> None:
+  flags.DEFINE_list(
+    'rules',
+    ['match', 'without_replacement'],
+    f'Rules of verification, of {", ".join(recipes.RULES)}.',
+  )
+
+
+def _define_skipped_layers() -> None:
+  text = 'Layers that layer_skip leaves out, as layer_skip_search finds them.'
+  _define_numbers('skipped_layers', _LAYERS, None, text)
+
+
+def _define_sigma() -> None:
+  text = 'How dull dulled is: the noise in its logits, in nats.'
+  flags.DEFINE_float('sigma', 1.0, text, lower_bound=0)
+  message = 'expected a finite number'
+  flags.register_validator('sigma', math.isfinite, message)
+
+
+_DEFINE: Mapping[str, Callable[[], None]] = {
+  'temperatures': _define_temperatures,
+  'trees': _define_trees,
+  'rules': _define_rules,
+  'skipped_layers': _define_skipped_layers,
+  'sigma': _define_sigma,
+}
