@@ -15,6 +15,7 @@ import matplotlib.figure
 from absl import flags
 
 from experiments import (
+  acceptance_report,
   brw_report,
   common,
   figure_files,
@@ -38,6 +39,7 @@ FIGURES: Mapping[str, Callable[[Mapping], matplotlib.figure.Figure]] = {
   'bound_from_logprobs': logprob_report.draw,
   'brw_vs_bounds': brw_report.draw,
   'entropy_profile': profile_figure.draw,
+  'acceptance': acceptance_report.draw,
 }
 
 # What every row of their tables has.

@@ -218,8 +218,13 @@ def _what_is_known(at, drafter, capacity):
   )
 
 
-def share(part, whole):
-  """Says what share of the tokens beyond the first is won."""
+def share(part: Mapping, whole: Mapping) -> str:
+  """Says what share of the tokens beyond the first is won.
+
+  Args:
+    part: row of what is won.
+    whole: row of what there is to win.
+  """
   if whole['D'] <= 1:
     return 'nothing'
   return f'{(part["D"] - 1) / (whole["D"] - 1):.0%}'

@@ -9,6 +9,7 @@ import pytest
 import reference_measured as measured
 
 from experiments import (
+  acceptance,
   bound_from_logprobs,
   brw_vs_bounds,
   curves,
@@ -67,6 +68,7 @@ def test_figures_go_by_the_names_of_their_experiments():
     bound_from_logprobs.NAME,
     brw_vs_bounds.NAME,
     entropy_profile.NAME,
+    acceptance.NAME,
   }
 
 
@@ -102,6 +104,7 @@ def test_what_is_there_is_drawn_and_what_is_missing_is_said(results):
     where_tokens_go.NAME,
     brw_vs_bounds.NAME,
     entropy_profile.NAME,
+    acceptance.NAME,
   ]
   # Again, elsewhere: the same bytes.
   again = command(results, f'--out={results / "new" / "place"}')

@@ -1,0 +1,231 @@
+"""Which drafter, tree and rule win, and how far are they from the best trees?
+
+Claim: what a tree wins depends on the drafter first, on its shape second, on
+the rule by which drafts are judged hardly; the best trees there are win much
+more than any of them.
+
+  launch/run.sh acceptance                under 10 min on 2 cores
+  launch/run.sh acceptance --quick        about 2 min
+  launch/run.sh acceptance --drafters=layer_skip,dulled \\
+    --trees=chain,sequoia,beam,opt_tree,best_paths --rules=match,block
+  launch/run.sh acceptance --flagfile=results/layer_skip_search/RUN/flags.txt
+
+Runs every drafter with every tree and rule that goes with it (see `recipes`)
+at every temperature; at temperature 0, where all rules are the same, with
+`match` alone.  Behind them stand, for the same texts, the oracle's own run and
+the limits of runs of deterministic trees.  Rules other than `match` emit texts
+of their own and are no deterministic trees: they may exceed these limits.
+
+A run that goes on with more drafters, trees, rules or temperatures measures
+only what is new.  Writes results/acceptance/<run>/: figure.png and figure.pdf,
+and record.json with the table.
+"""
+
+import pathlib
+import sys
+from collections.abc import Mapping, Sequence
+
+import jax.numpy as jnp
+import numpy as np
+import tqdm
+from absl import flags
+
+from experiments import (
+  acceptance_report,
+  common,
+  curves,
+  draft_flags,
+  drafters,
+  oracle_runs,
+  recipes,
+  records,
+)
+from experiments import study as study_lib
+from specjax import sampling as sampling_lib
+from specjax.checkpoint import resolve
+from specjax.theory import entropy, prices, resample, run_bounds
+
+FLAGS = flags.FLAGS
+
+NAME = 'acceptance'
+
+# What of the flags is in the names of stages.
+_NAMED = ('drafters', 'trees', 'rules', 'temperatures')
+
+
+def main():
+  """Runs, sums up, writes, and says what came out."""
+  model = resolve.load(FLAGS.model, jnp.dtype(FLAGS.dtype))
+  _, ids = common.load_prompts(
+    model.tokenizer, FLAGS.prompts, FLAGS.prompts_per_kind, FLAGS.max_length
+  )
+  if len(ids) < 2:
+    raise ValueError('expected 2 prompts or more, to fit on half of them')
+  if 0 in FLAGS.temperatures and 'match' not in FLAGS.rules:
+    raise ValueError(
+      'expected match among --rules at temperature 0, where all rules are the '
+      f'same, got {",".join(FLAGS.rules)}'
+    )
+  found = recipes.combine(FLAGS.drafters, FLAGS.trees, FLAGS.rules)
+  draftings = _draftings(found, model)
+  folder = records.open_run(FLAGS.results_dir, NAME, FLAGS.run_name)
+  record = records.new_record(NAME, common.flag_values())
+  table, checks = [], []
+  for temperature in FLAGS.temperatures:
+    tqdm.tqdm.write(f'temperature {temperature:g}', file=sys.stderr)
+    study = _study(model, ids, draftings, temperature, folder)
+    names = [
+      recipe.name
+      for recipe in found
+      if recipe.rule == 'match' or temperature > 0
+    ]
+    rows, differences = tabulate(
+      {
+        name: [study.run(name, capacity) for capacity in study.capacities]
+        for name in [*names, study_lib.ORACLE_RUN]
+      },
+      [recipe.name for recipe in found if recipe.rule == 'match'],
+      study.texts,
+      study.run_lengths,
+      study.oracle,
+      study.capacities,
+      model.params.config.vocab_size,
+      FLAGS.seed,
+    )
+    label = {'temperature': temperature}
+    table += [row | label for row in rows]
+    checks += [row | label for row in differences]
+  records.finish_record(
+    folder,
+    record,
+    table,
+    checks=checks,
+    recipes={recipe.name: recipe._asdict() for recipe in found},
+  )
+  acceptance_report.show(records.load_record(folder / 'record.json'), folder)
+
+
+def tabulate(
+  runs: Mapping[str, Sequence[study_lib.Arrays]],
+  deterministic: Sequence[str],
+  texts: entropy.Texts,
+  run_lengths: np.ndarray,
+  oracle: study_lib.Arrays,
+  capacities: Sequence[int],
+  vocab_size: int,
+  seed: int,
+) -> tuple[list[dict], list[dict]]:
+  """Makes the curves of one temperature.
+
+  Args:
+    runs: the run at each capacity, by name; the oracle's too.
+    deterministic: names of runs that the limits hold for, beside the oracle's.
+    texts: plain texts with their laws.
+    run_lengths: `[R]` tokens of a run over them.
+    oracle: the best trees everywhere; see `oracle_runs.everywhere`.
+    capacities: `[C]`.
+    vocab_size: `V`.
+    seed: of halves and resamples.
+
+  Returns:
+    The table of runs and, where the laws have entropy, of limits; and the
+    paired differences of a limit and a run that it holds for.
+  """
+  totals = lambda name, key: np.stack([run[key] for run in runs[name]])
+  calls = {name: totals(name, 'num_steps') for name in runs}
+  tokens = {name: totals(name, 'num_tokens') for name in runs}
+  table = []
+  for name in runs:
+    interval = resample.ratio(tokens[name], calls[name], seed)
+    table += curves.rows_of(name, capacities, interval)
+  if entropy.moments_of_laws(texts.laws, run_lengths).mu == 0:
+    return table, []
+  limits = {
+    'run': run_bounds.run(
+      texts.laws.surprisal, run_lengths, capacities, vocab_size, seed
+    ),
+    'run_context': run_bounds.run_context(
+      texts.laws, run_lengths, capacities, seed
+    ),
+    'run_priced': prices.run_priced(
+      oracle_runs.priced(oracle, run_lengths),
+      len(run_lengths),
+      capacities,
+      seed,
+    ),
+  }
+  checks = []
+  for limit, least in limits.items():
+    interval = run_bounds.rate(least, run_lengths, capacities, seed)
+    table += curves.rows_of(limit, capacities, interval)
+    for name in [*deterministic, study_lib.ORACLE_RUN]:
+      difference = resample.ratio_difference(
+        (run_lengths, tokens[name]), (least, calls[name]), seed
+      )
+      checks += curves.rows_of(f'{limit} - {name}', capacities, difference)
+  return table, checks
+
+
+def _draftings(found, model):
+  """Builds the drafters of all recipes."""
+  corpus = common.corpus(model.tokenizer)
+  return {
+    recipe.name: drafters.make(
+      recipe,
+      model.params,
+      corpus,
+      max_nodes=max(FLAGS.capacities),
+      eos_ids=model.tokenizer.eos_ids,
+      skipped_layers=FLAGS.skipped_layers,
+      sigma=FLAGS.sigma,
+    )
+    for recipe in found
+  }
+
+
+def _study(model, ids, draftings, temperature, folder: pathlib.Path):
+  """Makes the study of a temperature, whose stages have their own folder."""
+  keys = {**common.flag_values(), 'prompt_ids': records.digest(ids)}
+  keys = {name: value for name, value in keys.items() if name not in _NAMED}
+  place = records.open_run(folder, 'texts', f'T={temperature:g}')
+  return study_lib.Study(
+    model,
+    ids,
+    draftings,
+    sampling_lib.make(
+      len(ids), temperature, FLAGS.top_k, FLAGS.top_p, FLAGS.min_p
+    ),
+    records.Stages(place, keys),
+    seed=FLAGS.seed,
+    capacities=FLAGS.capacities,
+    max_new_tokens=FLAGS.max_new_tokens,
+    max_length=FLAGS.max_length,
+    batch_size=FLAGS.batch_size,
+  )
+
+
+if __name__ == '__main__':
+  draft_flags.define(
+    'temperatures', 'trees', 'rules', 'skipped_layers', 'sigma'
+  )
+  common.run(
+    main,
+    # The oracle's run is there anyway.
+    drafters=[name for name in recipes.NAMES if name != 'oracle'],
+    defaults={
+      'drafters': ['lookup', 'suffix', 'bigram', 'layer_skip'],
+      'prompts_per_kind': 1,
+      'capacities': [4, 16, 64],
+      'max_new_tokens': 16,
+    },
+    quick={
+      'drafters': ['lookup', 'bigram', 'layer_skip'],
+      'max_new_tokens': 8,
+      'capacities': [4, 16],
+    },
+    shared=[
+      *('model', 'prompts', 'prompts_per_kind', 'dtype', 'top_k', 'top_p'),
+      *('min_p', 'capacities', 'drafters', 'max_new_tokens', 'max_length'),
+      *('batch_size', 'seed', 'quick'),
+    ],
+  )
