@@ -1,0 +1,84 @@
+"""A verifier without some layers as its own drafter, judged along its texts."""
+
+from collections.abc import Mapping, Sequence
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from specjax.decode import score
+from specjax.llama import model as llama_model
+
+
+@jax.jit
+def agrees(
+  verifier: llama_model.Params, texts: Mapping[str, jax.Array], kept: jax.Array
+) -> jax.Array:
+  """Tells where a verifier without some layers would draft what is said.
+
+  A layer that adds nothing to the residual stream is a layer left out: so one
+  program serves them all.
+
+  Args:
+    verifier: the model.
+    texts: `whole [R, S]` prompts with their outputs, `prompt_lengths [R]`, and
+      the outputs `tokens [R, T]`.
+    kept: `[L]` 1 for a layer that runs, 0 for one that is left out.
+
+  Returns:
+    `[R, T]` bool; of no meaning past the end of a text.
+  """
+  layers = dict(verifier.weights['layers'])
+  for name in ('o', 'down'):
+    weights = layers[name]
+    layers[name] = weights * kept.astype(weights.dtype)[:, None, None]
+  model = verifier.replace(weights=verifier.weights | {'layers': layers})
+  whole, tokens = texts['whole'], texts['tokens']
+  size = whole.shape[1]
+  hidden, _ = score.read(model, whole, size)
+  before = texts['prompt_lengths'][:, None] - 1 + jnp.arange(tokens.shape[1])
+  before = jnp.minimum(before, size - 1)
+  hidden = jnp.take_along_axis(hidden, before[..., None], axis=1)
+  return jnp.argmax(llama_model.head(model, hidden), axis=-1) == tokens
+
+
+def keeping(num_layers: int, skipped: Sequence[int]) -> jax.Array:
+  """Returns `[L]`: 0 for the layers left out, 1 for all others."""
+  return jnp.ones(num_layers).at[jnp.asarray(skipped, jnp.int32)].set(0.0)
+
+
+def shares(verifier: llama_model.Params) -> np.ndarray:
+  """Returns `[L + 1]`: the weights that a pass reads without 0 .. L layers.
+
+  As a share of those of the whole model; the head is always read.
+
+  Args:
+    verifier: the model.
+  """
+  weights, num_layers = verifier.weights, verifier.config.num_layers
+  of_layers = sum(x.size for x in jax.tree.leaves(weights['layers']))
+  of_head = weights.get('head', weights['embed']).size
+  kept = num_layers - np.arange(num_layers + 1)
+  return (of_layers * kept / num_layers + of_head) / (of_layers + of_head)
+
+
+def chain_tokens(
+  agree: np.ndarray, num_tokens: np.ndarray, most_drafts: int
+) -> np.ndarray:
+  """Returns `[most_drafts + 1]`: what chains of 0, 1, .. drafts win, `E_d`.
+
+  Args:
+    agree: `[R, T]` bool; where the drafter's best token is the text's.
+    num_tokens: `[R]` tokens of each text.
+    most_drafts: longest chain.
+  """
+  won = [1.0]
+  for drafts in range(1, most_drafts + 1):
+    windows = [
+      np.lib.stride_tricks.sliding_window_view(row[:size], drafts).all(axis=1)
+      for row, size in zip(agree, num_tokens, strict=True)
+      if size >= drafts
+    ]
+    share = np.concatenate(windows).mean() if windows else 0.0
+    won.append(won[-1] + float(share))
+  return np.array(won)
