@@ -3,7 +3,8 @@
 Claim: trees grown by thresholds, many replicas at a time, have the very values
 of those that a lazy heap grows node by node, and come faster: at 1024 nodes on
 2 cores some 3 times for fixed laws, 7 times for independent ones and 5 times
-for Dirichlet ones.  The largest trees keep to the limit of memory.
+for Dirichlet ones, where most of the time goes into drawing the laws.  The
+largest trees keep to the limit of memory.
 
   launch/run.sh bench_theory              under a minute on 2 cores
   launch/run.sh bench_theory --quick      half of that
