@@ -205,7 +205,8 @@ def best_trees(
     capacities: `[C]`, rising.
   """
   grown = [
-    brw.curves(part, key, num_replicas, capacities[-1]) for part in parts
+    brw.curves_on_devices(part, key, num_replicas, capacities[-1])
+    for part in parts
   ]
   return np.mean(grown, axis=0)[:, np.array(capacities) - 1].T
 

@@ -22,7 +22,7 @@ ALLOWED = {
   'llama': (),
   'plotting': (),
   'checkpoint': ('llama', 'tokenizer'),
-  'theory': ('trees', 'sampling'),
+  'theory': ('trees', 'sampling', 'parallel'),
   'draft': ('trees', 'sampling', 'noise', 'llama', 'checkpoint'),
   'decode': (
     'draft',

@@ -25,6 +25,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from specjax import parallel
 from specjax.theory import environment
 from specjax.trees import grow
 from specjax.trees import tree as tree_lib
@@ -142,6 +143,39 @@ def curves(
   # A batch of one is no batch: that is quicker to compile and to run.
   batch_size = batch if batch > 1 else None
   return lax.map(curve, keys, batch_size=batch_size)[:num_replicas]
+
+
+def curves_on_devices(
+  env: environment.Environment,
+  key: jax.Array,
+  num_replicas: int,
+  num_nodes: int,
+  max_bytes: int = 2**28,
+) -> jax.Array:
+  """Returns `curves`, `[R, N]`, with the replicas shared out to all devices.
+
+  Args:
+    env: the environment.
+    key: consumed; each device draws its starts from a part of its own.
+    num_replicas: `R`, starts to draw.
+    num_nodes: `N`.
+    max_bytes: limit of the working memory of a device.
+
+  Raises:
+    ValueError: as `curves` does.
+  """
+  keys = jax.random.split(key, jax.local_device_count())
+  share = -(-num_replicas // len(keys))
+  found = _curves_of_device(share, num_nodes, max_bytes)(env, keys)
+  return found.reshape(-1, num_nodes)[:num_replicas]
+
+
+@functools.cache
+def _curves_of_device(num_replicas, num_nodes, max_bytes):
+  """Returns `(env, keys) -> [devices, R, N]`, compiled once for its sizes."""
+  return parallel.on_devices(
+    lambda env, key: curves(env, key, num_replicas, num_nodes, max_bytes)
+  )
 
 
 def _sizes(env, num_nodes):
