@@ -25,6 +25,8 @@ import jax
 import numpy as np
 
 SCHEMA = 1
+# Raised when a stage of any run comes to hold something else than it did.
+_STAGES = 2
 
 _FIELDS = {
   'schema': int,
@@ -214,9 +216,11 @@ class Stages:
       flags: name and value of each such flag, or of anything else.
 
     Raises:
-      ValueError: when the folder was begun with other flags; names them.
+      ValueError: when the folder was begun with other flags, which are named,
+        or by a version whose stages held something else.
     """
     self._folder = folder / 'stages'
+    flags = {'stages': _STAGES, **flags}
     path = folder / 'flags.json'
     if path.exists():
       _check_same(_read_json(path), json.loads(json.dumps(flags)), folder)
@@ -255,6 +259,11 @@ def _read_npz(path: pathlib.Path) -> dict[str, np.ndarray]:
 def _check_same(
   before: Mapping[str, object], now: Mapping[str, object], folder: pathlib.Path
 ) -> None:
+  if before.get('stages') != now['stages']:
+    raise ValueError(
+      f'expected stages of version {now["stages"]} in {folder}, got '
+      f'{before.get("stages", "older ones")}; choose another --run_name'
+    )
   changed = [
     f'--{name}={before.get(name)} (now {now.get(name)})'
     for name in sorted({*before, *now})

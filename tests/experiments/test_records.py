@@ -176,3 +176,16 @@ def test_other_flags_under_the_same_name_are_refused(tmp_path, flags, match):
   records.Stages(tmp_path, FLAGS)
   with pytest.raises(ValueError, match=match):
     records.Stages(tmp_path, flags)
+
+
+def test_stages_of_another_version_are_refused(tmp_path):
+  records.Stages(tmp_path, {'seed': 1})
+  path = tmp_path / 'flags.json'
+  flags = json.loads(path.read_text())
+  for change, got in (({}, 'older ones'), ({'stages': 7}, '7')):
+    del flags['stages']
+    flags |= change
+    path.write_text(json.dumps(flags))
+    with pytest.raises(ValueError, match=f'stages of version .*, got {got};'):
+      records.Stages(tmp_path, {'seed': 1})
+    flags.setdefault('stages', 0)
