@@ -66,10 +66,11 @@ def main():
   if standing := records.standing(folder):
     print(standing, flush=True)
   texts = stages.arrays('texts', lambda: _texts(model, ids))
+  packed = layer_skipping.pack(ids, texts)
   agrees_fn = functools.partial(
     layer_skipping.agrees,
     model.params,
-    {k: jnp.asarray(v) for k, v in texts.items()},
+    {k: jnp.asarray(v) for k, v in packed.items()},
   )
   table = search(
     lambda skipped: np.asarray(
@@ -81,16 +82,15 @@ def main():
     _MOST_SKIPPED.value,
     _MOST_DRAFTS.value,
   )
-  best = max(table, key=lambda row: row['speed'])
+  best = max(table[1:], key=lambda row: row['speed'])
   records.finish_record(folder, record, table, skipped=best['skipped'])
+  path = folder / 'flags.txt'
+  layers = ','.join(map(str, sorted(best['skipped'])))
+  path.write_text(f'--skipped_layers={layers}\n', 'utf-8')
   print(table_text(table))
   print()
   print(sentence(best))
-  if best['skipped']:
-    path = folder / 'flags.txt'
-    layers = ','.join(map(str, sorted(best['skipped'])))
-    path.write_text(f'--skipped_layers={layers}\n', 'utf-8')
-    print(f'Drafts with it: launch/run.sh acceptance --flagfile={path}')
+  print(f'Drafts with it: launch/run.sh acceptance --flagfile={path}')
 
 
 def search(
@@ -158,23 +158,24 @@ def table_text(table: Sequence[Mapping]) -> str:
 
 
 def sentence(best: Mapping) -> str:
-  """Says what the best of all drafters is.
+  """Says what the fastest of the drafters is, and whether it pays.
 
   Args:
     best: a row of the table.
   """
-  if not best['skipped']:
-    return 'No layer that was left out makes a drafter that pays.'
-  return (
-    f'Without {len(best["skipped"])} layers, {sorted(best["skipped"])}, the '
-    f'verifier drafts {best["agreement"]:.0%} of its tokens; chains of '
-    f'{best["drafts"]} win {best["D"]:.2f} tokens an iteration, by the weights '
-    f'that are read {best["speed"]:.2f} times the speed of plain decoding.'
+  count = len(best['skipped'])
+  text = (
+    f'Without {count} layer{"s" if count > 1 else ""}, '
+    f'{sorted(best["skipped"])}, the verifier drafts {best["agreement"]:.0%} '
+    f'of its tokens; chains of {best["drafts"]} win {best["D"]:.2f} tokens an '
+    f'iteration, by the weights that are read {best["speed"]:.2f} times the '
+    'speed of plain decoding'
   )
+  return f'{text}.' if best['speed'] > 1 else f'{text}: it does not pay.'
 
 
 def _texts(model, ids):
-  """Decodes plainly; what `agrees` wants, and `num_tokens`."""
+  """Decodes plainly; returns `tokens [R, T]` and `num_tokens [R]`."""
   [batch] = prefill.read_prompts(
     model.params,
     ids,
@@ -184,17 +185,13 @@ def _texts(model, ids):
     max_length=FLAGS.max_length,
     batch_size=len(ids),
   )
-  texts = measure.plain_texts(
+  return measure.plain_texts(
     model.params,
     batch,
     model.tokenizer.eos_ids,
     FLAGS.max_new_tokens,
     lambda num_tokens: None,
   )
-  lengths = np.asarray(batch.prefix.lengths)
-  longest = int((lengths + texts['num_tokens']).max())
-  whole = measure.whole_texts(batch, texts)[:, :longest]
-  return {**texts, 'whole': whole, 'prompt_lengths': lengths}
 
 
 def _row(skipped, agree, num_tokens, cost, most_drafts):

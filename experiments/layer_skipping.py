@@ -6,8 +6,40 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from specjax.decode import score
+from specjax.llama import mask
 from specjax.llama import model as llama_model
+
+
+def pack(
+  prompts: Sequence[Sequence[int]], texts: Mapping[str, np.ndarray]
+) -> dict[str, np.ndarray]:
+  """Puts texts one behind the other, so that no place is wasted.
+
+  Args:
+    prompts: `R` of them, as token ids.
+    texts: `tokens [R, T]` outputs and `num_tokens [R]`.
+
+  Returns:
+    Of the `P` tokens of all texts `packed [P]`, the `row [P]` they belong to
+    and their `position [P]` there; and of the outputs `tokens [R, T]` and the
+    place in `packed` of what stands `before [R, T]` each of them.
+  """
+  whole = [
+    [*prompt, *output[:size]]
+    for prompt, output, size in zip(
+      prompts, texts['tokens'], texts['num_tokens'], strict=True
+    )
+  ]
+  sizes = np.array([len(text) for text in whole])
+  first = np.cumsum(sizes) - sizes + [len(prompt) - 1 for prompt in prompts]
+  before = first[:, None] + np.arange(texts['tokens'].shape[1])
+  return {
+    'packed': np.concatenate(whole).astype(np.int32),
+    'row': np.repeat(np.arange(len(whole)), sizes),
+    'position': np.concatenate([np.arange(size) for size in sizes]),
+    'tokens': texts['tokens'],
+    'before': np.minimum(before, sizes.sum() - 1),
+  }
 
 
 @jax.jit
@@ -21,8 +53,7 @@ def agrees(
 
   Args:
     verifier: the model.
-    texts: `whole [R, S]` prompts with their outputs, `prompt_lengths [R]`, and
-      the outputs `tokens [R, T]`.
+    texts: what `pack` returned.
     kept: `[L]` 1 for a layer that runs, 0 for one that is left out.
 
   Returns:
@@ -33,13 +64,19 @@ def agrees(
     weights = layers[name]
     layers[name] = weights * kept.astype(weights.dtype)[:, None, None]
   model = verifier.replace(weights=verifier.weights | {'layers': layers})
-  whole, tokens = texts['whole'], texts['tokens']
-  size = whole.shape[1]
-  hidden, _ = score.read(model, whole, size)
-  before = texts['prompt_lengths'][:, None] - 1 + jnp.arange(tokens.shape[1])
-  before = jnp.minimum(before, size - 1)
-  hidden = jnp.take_along_axis(hidden, before[..., None], axis=1)
-  return jnp.argmax(llama_model.head(model, hidden), axis=-1) == tokens
+  # A cache has one slot at least; it is closed.
+  cache = llama_model.empty_cache(model, 1, 1)
+  row, size = texts['row'], len(texts['packed'])
+  hidden, _, _ = llama_model.forward(
+    model,
+    texts['packed'][None],
+    texts['position'][None],
+    cache,
+    mask.committed(cache.length, cache.num_slots),
+    mask.causal(size) & (row[:, None] == row),
+  )
+  logits = llama_model.head(model, hidden[0, texts['before']])
+  return jnp.argmax(logits, axis=-1) == texts['tokens']
 
 
 def keeping(num_layers: int, skipped: Sequence[int]) -> jax.Array:
