@@ -80,27 +80,21 @@ def draw(record: Mapping) -> matplotlib.figure.Figure:
   panels = figure.subplots(2, len(temperatures), squeeze=False)
   for column, temperature in enumerate(temperatures):
     table = at(record, temperature)
-    best = _best_of_each(record, table)
-    behind = {study_lib.ORACLE_RUN: _ORACLE, **_LIMITS}
-    shown = {row['curve'] for row in table}
-    behind = {name: behind[name] for name in behind if name in shown}
-    # Who knows the text at temperature 0 wins all of it.
-    is_vacuous = not _LIMITS.keys() & shown
+    limits = {name: _LIMITS[name] for name in _LIMITS if _has(table, name)}
+    # Where no limit says anything the oracle knows the text and wins all of it.
+    behind = {study_lib.ORACLE_RUN: _ORACLE, **limits} if limits else {}
     _panel(
       panels[0, column],
       table,
-      _styles(record, best) | behind,
+      _styles(record, _best_of_each(record, table)) | behind,
       f'temperature {temperature:g}: drafters, each at its best',
-      in_frame=best if is_vacuous else [*best, *behind],
     )
-    of_one = _falling(table, detailed)[:_MOST_CURVES]
     _panel(
       panels[1, column],
       table,
-      _styles(record, of_one),
+      _styles(record, _falling(table, detailed)[:_MOST_CURVES]),
       f'temperature {temperature:g}: trees and rules of '
       f'{record["recipes"][detailed[0]]["drafter"]}',
-      in_frame=of_one,
     )
   model = pathlib.Path(record['flags']['model']).name
   figure.suptitle(f'{model}: what drafters, trees and rules win')
@@ -136,13 +130,21 @@ def sentence(record: Mapping, temperature: float) -> str:
   return f'Temperature {temperature:g}: {"; ".join(parts)}.'
 
 
-def _panel(axes, table, styles, title, in_frame):
-  """Draws curves in a frame as high as some of them need."""
+def _panel(axes, table, styles, title):
+  """Draws curves in a frame as high as they need."""
   plotting.tokens_against_capacity(axes, table, styles)
-  highs = [row['high'] for row in table if row['curve'] in in_frame]
-  axes.set_ylim(0.9, 1.1 * max(highs))
+  tops = [
+    row['high' if styles[row['curve']].has_band else 'D']
+    for row in table
+    if row['curve'] in styles
+  ]
+  axes.set_ylim(0.9, 1.1 * max(tops))
   axes.set_title(title, fontsize=10)
   axes.legend(fontsize=8)
+
+
+def _has(table, curve):
+  return any(row['curve'] == curve for row in table)
 
 
 def _styles(record, names):

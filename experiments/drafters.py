@@ -141,13 +141,13 @@ def kept_layers(
 
   Args:
     num_layers: `L` of the verifier.
-    skipped: those left out; every other one of the middle half if None.
+    skipped: those left out; every third one of the middle third if None.
 
   Raises:
     ValueError: a layer that the verifier lacks.
   """
   if skipped is None:
-    skipped = range(num_layers // 4, 3 * num_layers // 4, 2)
+    skipped = range(num_layers // 3, 2 * num_layers // 3, 3)
   if outside := [i for i in skipped if not 0 <= i < num_layers]:
     raise ValueError(
       f'expected layers in [0, {num_layers}) to leave out, got {outside[0]}'
