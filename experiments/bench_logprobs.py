@@ -42,7 +42,7 @@ from experiments import (
 FLAGS = flags.FLAGS
 
 _TOKENS = flags.DEFINE_integer(
-  'tokens', 1_000_000, 'Tokens of the plain log.', lower_bound=10_000
+  'plain_tokens', 1_000_000, 'Tokens of the plain log.', lower_bound=10_000
 )
 _ROUNDS = flags.DEFINE_integer('rounds', 3, 'Timed rounds.', lower_bound=1)
 
@@ -58,7 +58,7 @@ class Log(NamedTuple):
     name: what it is called in the table.
     to_line: makes a line of it.
     num_top: tokens listed with every token.
-    share: of `--tokens` that it has, for long lines take long.
+    share: of `--plain_tokens` that it has, for long lines take long.
   """
 
   name: str
@@ -185,6 +185,6 @@ def say(row: Mapping) -> str:
 if __name__ == '__main__':
   common.run(
     main,
-    quick={'rounds': 1, 'tokens': 100_000},
+    quick={'rounds': 1, 'plain_tokens': 100_000},
     shared=('capacities', 'seed', 'quick'),
   )

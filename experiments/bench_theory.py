@@ -35,9 +35,9 @@ _NODES = flags.DEFINE_integer(
   'nodes', 1024, 'Size of the timed trees.', lower_bound=1
 )
 _REPLICAS = flags.DEFINE_integer(
-  'replicas', 256, 'Trees of one timed call.', lower_bound=1
+  'timed_trees', 256, 'Trees of one timed call.', lower_bound=1
 )
-_ROUNDS = flags.DEFINE_integer('rounds', 5, 'Timed pairs.', lower_bound=1)
+_ROUNDS = flags.DEFINE_integer('pairs', 5, 'Timed pairs.', lower_bound=1)
 _HEAP_REPLICAS = flags.DEFINE_integer(
   'heap_replicas', 32, 'Trees that the heap grows in a round.', lower_bound=1
 )
@@ -221,7 +221,7 @@ if __name__ == '__main__':
   common.run(
     main,
     quick={
-      'rounds': 2,
+      'pairs': 2,
       'heap_replicas': 8,
       'largest': ['fixed:65536', 'dirichlet:2048'],
     },

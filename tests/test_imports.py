@@ -2,6 +2,8 @@
 
 import ast
 import pathlib
+import subprocess
+import sys
 
 import pytest
 
@@ -154,3 +156,17 @@ def test_a_planted_fault_is_found(module, source):
 )
 def test_what_is_allowed_passes(module, source):
   assert faults(module, source) == []
+
+
+def test_experiments_can_be_imported_together():
+  names = sorted(
+    module_name(path) for path in (ROOT / 'experiments').glob('*.py')
+  )
+  done = subprocess.run(
+    [sys.executable, '-c', f'import {", ".join(names)}'],
+    cwd=ROOT,
+    capture_output=True,
+    text=True,
+  )
+  # Flags of one name in two of them would raise.
+  assert done.returncode == 0, done.stderr

@@ -62,8 +62,8 @@ def test_the_command_leaves_a_record_and_says_it(tmp_path):
     'results_dir': tmp_path,
     'run_name': 'small',
     'nodes': 12,
-    'replicas': 4,
-    'rounds': 2,
+    'timed_trees': 4,
+    'pairs': 2,
     'heap_replicas': 2,
     'largest': 'fixed:64,dirichlet:16',
   }
