@@ -35,18 +35,20 @@ from experiments import (
   curves,
   draft_flags,
   drafters,
-  oracle_runs,
   recipes,
   records,
 )
 from experiments import study as study_lib
 from specjax import sampling as sampling_lib
 from specjax.checkpoint import resolve
-from specjax.theory import entropy, prices, resample, run_bounds
+from specjax.theory import entropy, resample, run_bounds
 
 FLAGS = flags.FLAGS
 
 NAME = 'acceptance'
+
+# Limits of runs that stand behind them.
+LIMITS = ('run', 'run_context', 'run_priced')
 
 # What of the flags is in the names of stages.
 _NAMED = ('drafters', 'trees', 'rules', 'temperatures')
@@ -139,30 +141,18 @@ def tabulate(
     table += curves.rows_of(name, capacities, interval)
   if entropy.moments_of_laws(texts.laws, run_lengths).mu == 0:
     return table, []
-  limits = {
-    'run': run_bounds.run(
-      texts.laws.surprisal, run_lengths, capacities, vocab_size, seed
-    ),
-    'run_context': run_bounds.run_context(
-      texts.laws, run_lengths, capacities, seed
-    ),
-    'run_priced': prices.run_priced(
-      oracle_runs.priced(oracle, run_lengths),
-      len(run_lengths),
-      capacities,
-      seed,
-    ),
-  }
-  checks = []
-  for limit, least in limits.items():
+  limits = curves.run_limits(
+    texts.laws, oracle, run_lengths, capacities, vocab_size, seed
+  )
+  limits = {name: limits[name] for name in LIMITS}
+  for name, least in limits.items():
     interval = run_bounds.rate(least, run_lengths, capacities, seed)
-    table += curves.rows_of(limit, capacities, interval)
-    for name in [*deterministic, study_lib.ORACLE_RUN]:
-      difference = resample.ratio_difference(
-        (run_lengths, tokens[name]), (least, calls[name]), seed
-      )
-      checks += curves.rows_of(f'{limit} - {name}', capacities, difference)
-  return table, checks
+    table += curves.rows_of(name, capacities, interval)
+  held = {
+    name: (tokens[name], calls[name])
+    for name in [*deterministic, study_lib.ORACLE_RUN]
+  }
+  return table, curves.limit_checks(limits, run_lengths, held, capacities, seed)
 
 
 def _draftings(found, model):

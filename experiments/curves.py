@@ -84,21 +84,14 @@ def tabulate(
   intervals[f'won_at({best})'] = at_starts.pop('won_at')
   intervals[f'oracle_at({best})'] = at_starts.pop('oracle_at')
   intervals |= at_starts
-  limits = _run_limits(laws, run_lengths, capacities, vocab_size, seed)
-  limits['run_priced'] = prices.run_priced(
-    oracle_runs.priced(oracle, run_lengths), len(run_lengths), capacities, seed
-  )
+  limits = run_limits(laws, oracle, run_lengths, capacities, vocab_size, seed)
   intervals |= {
     name: run_bounds.rate(limit, run_lengths, capacities, seed)
     for name, limit in limits.items()
   }
   intervals |= _iid(laws, run_lengths, capacities, seed)
-  for name, limit in limits.items():
-    for other in runs:
-      difference = resample.ratio_difference(
-        (run_lengths, tokens[other]), (limit, calls[other]), seed
-      )
-      checks += rows_of(f'{name} - {other}', capacities, difference)
+  totals = {name: (tokens[name], calls[name]) for name in runs}
+  checks += limit_checks(limits, run_lengths, totals, capacities, seed)
   moments = entropy.moments_of_laws(laws, run_lengths)
   facts = {
     'moments': {'mu': float(moments.mu), 'mu2': float(moments.mu2)},
@@ -195,8 +188,24 @@ def _at_starts(texts, starts, capacities, seed):
   return {k: stack(v) for k, v in intervals.items()}, checks, num_open
 
 
-def _run_limits(laws, num_tokens, capacities, vocab_size, seed):
-  """Least calls `[C, R]` of any run over these texts, by three bounds."""
+def run_limits(
+  laws: entropy.LawSummary,
+  oracle: Arrays,
+  num_tokens: np.ndarray,
+  capacities: Sequence[int],
+  vocab_size: int,
+  seed: int,
+) -> dict:
+  """Returns the least calls `[C, R]` of any run over texts, by bound.
+
+  Args:
+    laws: summaries `[R, T]`.
+    oracle: the best trees everywhere; see `oracle_runs.everywhere`.
+    num_tokens: `[R]` tokens of a run.
+    capacities: `[C]`.
+    vocab_size: `V`.
+    seed: of the halves on which the limits are fitted.
+  """
   return {
     'run': run_bounds.run(
       laws.surprisal, num_tokens, capacities, vocab_size, seed
@@ -205,7 +214,36 @@ def _run_limits(laws, num_tokens, capacities, vocab_size, seed):
     'leaf': run_bounds.leaf(
       laws.entropy, num_tokens, capacities, vocab_size, seed
     ),
+    'run_priced': prices.run_priced(
+      oracle_runs.priced(oracle, num_tokens), len(num_tokens), capacities, seed
+    ),
   }
+
+
+def limit_checks(
+  limits: Arrays,
+  run_lengths: np.ndarray,
+  runs: Mapping[str, tuple[np.ndarray, np.ndarray]],
+  capacities: Sequence[int],
+  seed: int,
+) -> list[dict]:
+  """Makes the rows of limits less the runs that they hold for, all pairs.
+
+  Args:
+    limits: least calls `[C, R]`, by bound.
+    run_lengths: `[R]` tokens that they are for.
+    runs: tokens and calls, `[C, R]` each, by name.
+    capacities: `[C]`.
+    seed: of the resamples.
+  """
+  rows = []
+  for name, least in limits.items():
+    for run, (tokens, calls) in runs.items():
+      difference = resample.ratio_difference(
+        (run_lengths, tokens), (least, calls), seed
+      )
+      rows += rows_of(f'{name} - {run}', capacities, difference)
+  return rows
 
 
 def _iid(laws, num_tokens, capacities, seed):

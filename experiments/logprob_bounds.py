@@ -96,16 +96,11 @@ def _by_name(mean_fn, moments):
 
 def _run_calls(rows, capacities, vocab_size, seed):
   """Returns the least calls `[C, R]` of any run, those of `run_bounds.run`."""
-  caps = jnp.asarray(run_bounds.CAPS)[:, None]
-  ceilings = jnp.minimum(
-    run_bounds.split_ceiling(caps, capacities),
-    run_bounds.moment_ceiling(caps, capacities, vocab_size),
-  )
-  return run_bounds.fitted_calls(
+  return run_bounds.run_of_progress(
     jnp.asarray(rows.progress, float),
-    ceilings,
     jnp.asarray(rows.num_tokens),
-    jnp.asarray(capacities, float),
+    capacities,
+    vocab_size,
     seed,
   )
 
@@ -127,12 +122,11 @@ def _gain(calls, doubled, num_tokens, capacities, seed):
 
 def _context_calls(progress, num_tokens, capacities, seed):
   """Returns the calls `[C, R]` of `run_bounds.run_context`."""
-  surpluses = jnp.asarray(logprob_heads.SURPLUSES)[:, None]
-  return run_bounds.fitted_calls(
+  return run_bounds.run_context_of_progress(
     jnp.asarray(progress, float),
-    jnp.log1p(capacities * surpluses),
+    jnp.asarray(logprob_heads.SURPLUSES),
     jnp.asarray(num_tokens),
-    jnp.asarray(capacities, float),
+    capacities,
     seed,
   )
 

@@ -115,12 +115,34 @@ def run(
   Raises:
     ValueError: a capacity is below 1, or there are fewer than two texts.
   """
+  progress = _capped_progress(surprisals, num_tokens, jnp.asarray(CAPS))
+  return run_of_progress(progress, num_tokens, capacities, vocab_size, seed)
+
+
+def run_of_progress(
+  progress: jax.Array,
+  num_tokens: jax.Array,
+  capacities: jax.Array,
+  vocab_size: int,
+  seed: int = 0,
+) -> jax.Array:
+  """Returns what `run` does, `[C, R]`, from each text's progress.
+
+  Args:
+    progress: `[G, R]` nats, totals of `min(s, lam)` for each of `CAPS`.
+    num_tokens: `[R]` int32, tokens of each text.
+    capacities: `[C]` int32, N.
+    vocab_size: `V`, the largest support of the sampled laws.
+    seed: draws the halves.
+
+  Raises:
+    ValueError: as `run` does.
+  """
   capacities = _check(capacities)
-  caps = jnp.asarray(CAPS)
-  progress = _capped_progress(surprisals, num_tokens, caps)
+  caps = jnp.asarray(CAPS)[:, None]
   ceilings = jnp.minimum(
-    split_ceiling(caps[:, None], capacities),
-    moment_ceiling(caps[:, None], capacities, vocab_size),
+    split_ceiling(caps, capacities),
+    moment_ceiling(caps, capacities, vocab_size),
   )
   return fitted_calls(progress, ceilings, num_tokens, capacities, seed)
 
@@ -148,9 +170,33 @@ def run_context(
   Raises:
     ValueError: a capacity is below 1, or there are fewer than two texts.
   """
-  capacities = _check(capacities)
   surpluses = jnp.geomspace(1e-2, laws.top_log_p.shape[-1], _NUM_SURPLUSES)
   progress = _context_progress(laws, num_tokens, surpluses)
+  return run_context_of_progress(
+    progress, surpluses, num_tokens, capacities, seed
+  )
+
+
+def run_context_of_progress(
+  progress: jax.Array,
+  surpluses: jax.Array,
+  num_tokens: jax.Array,
+  capacities: jax.Array,
+  seed: int = 0,
+) -> jax.Array:
+  """Returns what `run_context` does, `[C, R]`, from each text's progress.
+
+  Args:
+    progress: `[G, R]` nats, totals of `E_y[min(s, lam(c))]` for each B.
+    surpluses: `[G]`, the values of B.
+    num_tokens: `[R]` int32, tokens of each text.
+    capacities: `[C]` int32, N.
+    seed: draws the halves.
+
+  Raises:
+    ValueError: as `run_context` does.
+  """
+  capacities = _check(capacities)
   ceilings = jnp.log1p(capacities * surpluses[:, None])
   return fitted_calls(progress, ceilings, num_tokens, capacities, seed)
 
