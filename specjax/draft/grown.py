@@ -6,7 +6,6 @@ For verification rules that want a deterministic tree.
 import functools
 from collections.abc import Callable
 
-import chex
 import jax
 import jax.numpy as jnp
 
@@ -14,7 +13,6 @@ from specjax import sampling as sampling_lib
 from specjax.draft import base
 from specjax.draft import reader as reader_lib
 from specjax.trees import grow
-from specjax.trees import tree as tree_lib
 
 # `(logits [B, W, V], sampling) -> log_q [B, W, V]`, in nats.
 LawFn = Callable[[jax.Array, sampling_lib.Sampling], jax.Array]
@@ -42,37 +40,6 @@ def tempered(logits: jax.Array, sampling: sampling_lib.Sampling) -> jax.Array:
 def without(log_q: jax.Array, tokens: tuple[int, ...]) -> jax.Array:
   """Returns the laws `[..., V]` with some tokens at `-inf`."""
   return log_q.at[..., jnp.asarray(tokens, jnp.int32)].set(-jnp.inf)
-
-
-def trees(
-  reader: reader_lib.Reader,
-  rule: grow.Rule,
-  params: base.Params,
-  memory: chex.ArrayTree,
-  roots: jax.Array,
-  eos_ids: tuple[int, ...],
-  law_fn: LawFn = tempered,
-) -> tuple[tree_lib.Tree, jax.Array, chex.ArrayTree]:
-  """Grows a tree for each row with a model.
-
-  Args:
-    reader: the model.
-    rule: how they grow.
-    params: what the reader reads with.
-    memory: of the tokens before the roots.
-    roots: `[B]` int32 last token of each context.
-    eos_ids: tokens that end a text and are left out.
-    law_fn: what nodes are ranked by.
-
-  Returns:
-    What `grow.grow` returns.
-  """
-
-  def read(memory, nodes):
-    logits, memory = reader.read(params, memory, nodes)
-    return without(law_fn(logits, params.sampling), eos_ids), memory
-
-  return grow.grow(rule, roots, read, memory)
 
 
 @functools.cache
@@ -107,15 +74,13 @@ def make(
 
   def propose(params, memory, tokens, lengths, num_nodes):
     reader_lib.check_size(num_nodes, max_nodes)
-    tree, slots, memory = trees(
-      reader,
-      rule_fn(num_nodes),
-      params,
-      memory,
-      base.last_tokens(tokens, lengths),
-      eos_ids,
-      law_fn,
-    )
+
+    def read(memory, nodes):
+      logits, memory = reader.read(params, memory, nodes)
+      return without(law_fn(logits, params.sampling), eos_ids), memory
+
+    roots = base.last_tokens(tokens, lengths)
+    tree, slots, memory = grow.grow(rule_fn(num_nodes), roots, read, memory)
     return base.Proposal(tree), (memory, (tree.tokens, slots))
 
   def observe(params, state, verdict):
