@@ -33,11 +33,11 @@ from absl import flags
 from experiments import (
   bound_from_logprobs,
   common,
-  logprob_files,
-  logprob_totals,
   records,
   write_logprobs,
 )
+from experiments.logprobs import files as logprob_files
+from experiments.logprobs import totals as logprob_totals
 
 FLAGS = flags.FLAGS
 

@@ -26,7 +26,11 @@ import jax
 import numpy as np
 from absl import flags
 
-from experiments import common, heap_trees, records
+from experiments import (
+  common,
+  records,
+)
+from experiments.walks import heap_trees
 from specjax.theory import brw, dirichlet, environment, laws
 
 FLAGS = flags.FLAGS

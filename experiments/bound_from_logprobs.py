@@ -52,14 +52,14 @@ from absl import flags
 
 from experiments import (
   common,
-  logprob_bounds,
-  logprob_check,
-  logprob_files,
-  logprob_heads,
-  logprob_report,
-  logprob_totals,
   records,
 )
+from experiments.logprobs import bounds as logprob_bounds
+from experiments.logprobs import check as logprob_check
+from experiments.logprobs import files as logprob_files
+from experiments.logprobs import heads as logprob_heads
+from experiments.logprobs import report as logprob_report
+from experiments.logprobs import totals as logprob_totals
 
 FLAGS = flags.FLAGS
 

@@ -25,7 +25,13 @@ import jax.numpy as jnp
 import numpy as np
 from absl import flags
 
-from experiments import brw_report, brw_sources, common, curves, records
+from experiments import (
+  common,
+  curves,
+  records,
+)
+from experiments.walks import report as brw_report
+from experiments.walks import sources as brw_sources
 from specjax.theory import (
   brw,
   environment,

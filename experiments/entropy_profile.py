@@ -30,8 +30,13 @@ import numpy as np
 import tqdm
 from absl import flags
 
-from experiments import common, profile_report, profile_tables, records
+from experiments import (
+  common,
+  records,
+)
 from experiments import study as study_lib
+from experiments.profile import report as profile_report
+from experiments.profile import tables as profile_tables
 from specjax import sampling as sampling_lib
 from specjax.checkpoint import resolve
 from specjax.theory import entropy

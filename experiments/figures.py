@@ -16,15 +16,15 @@ from absl import flags
 
 from experiments import (
   acceptance_report,
-  brw_report,
   common,
   figure_files,
-  logprob_report,
-  profile_figure,
   records,
   report,
   waterfall,
 )
+from experiments.logprobs import report as logprob_report
+from experiments.profile import figure as profile_figure
+from experiments.walks import report as brw_report
 
 FLAGS = flags.FLAGS
 

@@ -3,7 +3,11 @@
 import numpy as np
 import pytest
 
-from experiments import bench_logprobs, bound_from_logprobs, logprob_files
+from experiments import (
+  bench_logprobs,
+  bound_from_logprobs,
+)
+from experiments.logprobs import files as logprob_files
 
 
 @pytest.mark.parametrize('log', bench_logprobs.LOGS, ids=lambda log: log.name)

@@ -8,7 +8,11 @@ import sys
 import numpy as np
 import pytest
 
-from experiments import bench_theory, heap_trees, records
+from experiments import (
+  bench_theory,
+  records,
+)
+from experiments.walks import heap_trees
 from specjax.theory import laws
 
 ROOT = pathlib.Path(__file__).parents[2]

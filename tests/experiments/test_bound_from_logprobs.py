@@ -17,12 +17,12 @@ import reference_logprobs
 from experiments import (
   bound_from_logprobs,
   curves,
-  logprob_bounds,
-  logprob_files,
-  logprob_report,
   records,
   report,
 )
+from experiments.logprobs import bounds as logprob_bounds
+from experiments.logprobs import files as logprob_files
+from experiments.logprobs import report as logprob_report
 from specjax.decode import generate
 from specjax.theory import iid_bounds, resample, run_bounds, sampled_starts
 

@@ -11,12 +11,12 @@ import pytest
 import reference_measured as measured
 
 from experiments import (
-  brw_report,
-  brw_sources,
   brw_vs_bounds,
   curves,
   records,
 )
+from experiments.walks import report as brw_report
+from experiments.walks import sources as brw_sources
 from specjax.theory import laws
 
 ROOT = pathlib.Path(__file__).parents[2]

@@ -19,11 +19,11 @@ from experiments import (
   entropy_profile,
   figure_files,
   figures,
-  profile_report,
-  profile_tables,
   records,
 )
 from experiments import study as study_lib
+from experiments.profile import report as profile_report
+from experiments.profile import tables as profile_tables
 from specjax import sampling as sampling_lib
 from specjax import tokenizer as tokenizer_lib
 from specjax.checkpoint import configs, orbax_store, resolve, weights

@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 
-from experiments import heap_trees
+from experiments.walks import heap_trees
 
 LAW = np.array([0.5, 0.3, 0.2])
 

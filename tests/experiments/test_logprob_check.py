@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import reference_logprobs
 
-from experiments import logprob_check, logprob_files
+from experiments.logprobs import check as logprob_check
+from experiments.logprobs import files as logprob_files
 
 
 def check(samples, base='e', written='e'):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import reference_logprobs
 
-from experiments import logprob_files
+from experiments.logprobs import files as logprob_files
 
 SAMPLES = [
   reference_logprobs.Sample(

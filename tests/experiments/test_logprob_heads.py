@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
-from experiments import logprob_files, logprob_heads, logprob_totals
+from experiments.logprobs import files as logprob_files
+from experiments.logprobs import heads as logprob_heads
+from experiments.logprobs import totals as logprob_totals
 
 NUM_LISTED = 4
 RNG = np.random.default_rng(0)

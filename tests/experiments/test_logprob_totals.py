@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from experiments import logprob_files, logprob_totals
+from experiments.logprobs import files as logprob_files
+from experiments.logprobs import totals as logprob_totals
 from specjax.theory import run_bounds
 
 

@@ -5,7 +5,11 @@ from collections.abc import Mapping
 
 import matplotlib.figure
 
-from experiments import brw_sources, figure_files, report
+from experiments import (
+  figure_files,
+  report,
+)
+from experiments.walks import sources as brw_sources
 from specjax import plotting
 
 _STYLES = {

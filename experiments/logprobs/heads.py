@@ -21,7 +21,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments import logprob_files, logprob_totals
+from experiments.logprobs import files as logprob_files
+from experiments.logprobs import totals as logprob_totals
 from specjax.theory import entropy, heads
 
 # Values of B that are tried for `run_bounds.run_context`.

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from experiments import logprob_files
+from experiments.logprobs import files as logprob_files
 from specjax.theory import run_bounds, sampled_starts, streaming
 
 # A prompt is a row while there are no more of them; further ones join the rows,

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from experiments import (
   curves,
   figure_files,
-  profile_figure,
-  profile_tables,
   report,
 )
+from experiments.profile import figure as profile_figure
+from experiments.profile import tables as profile_tables
 
 # The bound on runs whose gains are told.
 _LIMIT = 'run_context'

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import matplotlib.figure
 
-from experiments import profile_tables
+from experiments.profile import tables as profile_tables
 from specjax import plotting
 
 # Colours, lines and markers of the sampled settings, in turn.

@@ -10,7 +10,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments import curves, logprob_heads, logprob_totals
+from experiments import (
+  curves,
+)
+from experiments.logprobs import heads as logprob_heads
+from experiments.logprobs import totals as logprob_totals
 from specjax.theory import resample, run_bounds, sampled_starts
 
 # The curve of what doubled trees win more.

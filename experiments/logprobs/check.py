@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from experiments import logprob_files
+from experiments.logprobs import files as logprob_files
 
 # Of the logarithms in a file.
 BASES = {'e': math.e, '2': 2.0, '10': 10.0}

@@ -5,7 +5,12 @@ from collections.abc import Mapping
 
 import matplotlib.figure
 
-from experiments import curves, figure_files, logprob_bounds, report
+from experiments import (
+  curves,
+  figure_files,
+  report,
+)
+from experiments.logprobs import bounds as logprob_bounds
 from specjax import plotting
 
 _STYLES = {

@@ -1,0 +1,1 @@
+"""The log-probs of any engine: read, checked, summed up, bounded, reported."""

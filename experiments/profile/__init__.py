@@ -1,0 +1,1 @@
+"""What entropy_profile says of a model: tables, figure, advice."""
