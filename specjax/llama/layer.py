@@ -1,4 +1,4 @@
-"""The parts of one layer: RMSNorm, attention and the gated feed-forward."""
+"""One layer and its parts: RMSNorm, attention and the gated feed-forward."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -26,6 +26,32 @@ class View(NamedTuple):
   values: jax.Array
   cache_mask: jax.Array
   block_mask: jax.Array
+
+
+def run(
+  config: llama_config.LlamaConfig,
+  weights: Mapping[str, Any],
+  x: jax.Array,
+  turn: tuple[jax.Array, jax.Array],
+  view: View,
+) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+  """`y = x + attention(norm(x))`, then `y + ffn(norm(y))`.
+
+  Args:
+    config: sizes and switches.
+    weights: of one layer.
+    x: `[B, T, E]`, the residual stream.
+    turn: cosines and sines of `rope.angles`.
+    view: of the cache and of the block.
+
+  Returns:
+    The residual stream behind the layer, `[B, T, E]`, and the block's own keys
+    `[B, K, H, T]` and values `[B, K, T, H]`.
+  """
+  norm = lambda name: rms_norm(x, weights[name], config.norm_eps)
+  mixed, new_kv = attention(config, weights, norm('attention_norm'), turn, view)
+  x = x + mixed
+  return x + ffn(weights, norm('ffn_norm')), new_kv
 
 
 def rms_norm(x: jax.Array, scale: jax.Array, eps: float) -> jax.Array:

@@ -1,0 +1,1 @@
+"""Training: batches of texts, losses, steps, and runs that can be killed."""
