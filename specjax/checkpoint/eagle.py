@@ -7,9 +7,12 @@ model.safetensors    or shards with their index, or `pytorch_model.bin`
 `d2t [V_draft]` holds the distance from the head's id of a token to the
 verifier's; `t2d [V]` says which tokens the head knows.
 `eagle_aux_hidden_state_layer_ids` in the configuration are the layers whose
-inputs make a feature; without it they are 2, L//2 and L-3.
+inputs make a feature; without it they are 2, L//2 and L-3.  With
+`tie_word_embeddings` the output matrix may be missing: it is then made of rows
+of the verifier's.
 """
 
+import dataclasses
 import importlib.util
 import pathlib
 
@@ -19,8 +22,8 @@ import numpy as np
 import safetensors.numpy
 
 from specjax.checkpoint import configs, hf, orbax_store, weights
-from specjax.llama import config as llama_config
 from specjax.llama import eagle
+from specjax.llama import model as llama_model
 
 _TORCH_FILE = 'pytorch_model.bin'
 _FEATURES = 'eagle_aux_hidden_state_layer_ids'
@@ -45,14 +48,14 @@ _NAMES = {
 
 def load(
   folder: pathlib.Path,
-  verifier_config: llama_config.LlamaConfig,
+  verifier: llama_model.Params,
   dtype: jnp.dtype,
 ) -> eagle.Params:
   """Reads a head.
 
   Args:
     folder: published, or written by `save`.
-    verifier_config: of the model that the head drafts for.
+    verifier: the model that the head drafts for.
     dtype: of the parameters.
 
   Returns:
@@ -64,15 +67,20 @@ def load(
       the verifier.
   """
   folder = pathlib.Path(folder)
-  config = _read_config(folder / 'config.json', verifier_config)
+  config = _read_config(folder / 'config.json', verifier.config)
   source = _source(folder)
-  names = {name for name, _ in _NAMES.values()}
-  weights.check_names(source.names, names | {_TO_VERIFIER, _IS_KNOWN})
+  if _NAMES['head'][0] in source.names:
+    # It speaks for itself, whatever its layer would do.
+    layer = dataclasses.replace(config.layer, tie_embeddings=False)
+    config = dataclasses.replace(config, layer=layer)
   expected = jax.eval_shape(
     lambda: eagle.init_params(
       jax.random.key(0), config, jnp.arange(config.draft_vocab_size), dtype
     )
   )
+
+  names = {_NAMES[ours][0] for ours in expected.weights}
+  weights.check_names(source.names, names | {_TO_VERIFIER, _IS_KNOWN})
 
   def read(ours):
     name, transposed = _NAMES[ours]
@@ -80,10 +88,11 @@ def load(
     values = weights.tensor(source, name, shape[::-1] if transposed else shape)
     return jnp.array(values.T if transposed else values, dtype)
 
-  return expected.replace(
-    weights={ours: read(ours) for ours in _NAMES},
+  params = expected.replace(
+    weights={ours: read(ours) for ours in expected.weights},
     token_ids=_token_ids(config, source),
   )
+  return eagle.tied(params, verifier)
 
 
 def save(folder: pathlib.Path, params: eagle.Params) -> None:
@@ -91,7 +100,7 @@ def save(folder: pathlib.Path, params: eagle.Params) -> None:
 
   Args:
     folder: a path where nothing is yet.
-    params: of the head.
+    params: of the head; its output matrix is left out where it is tied.
 
   Raises:
     ValueError: something is at `folder`.
@@ -106,7 +115,9 @@ def save(folder: pathlib.Path, params: eagle.Params) -> None:
     _TO_VERIFIER: ids - np.arange(len(ids)),
     _IS_KNOWN: np.isin(np.arange(config.layer.vocab_size), ids),
   }
-  for ours, (name, transposed) in _NAMES.items():
+  kept = set(_NAMES) - ({'head'} if config.layer.tie_embeddings else set())
+  for ours in sorted(kept):
+    name, transposed = _NAMES[ours]
     values = np.asarray(params.weights[ours])
     tensors[name] = np.ascontiguousarray(values.T if transposed else values)
   with orbax_store.new_folder(folder) as draft:

@@ -27,6 +27,7 @@ from flax import nnx
 from specjax.llama import cache as llama_cache
 from specjax.llama import config as llama_config
 from specjax.llama import layer, linear, rope
+from specjax.llama import model as llama_model
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,7 +35,9 @@ class EagleConfig:
   """Sizes of a head; hashable, so it may be static to jit.
 
   Attributes:
-    layer: of its one layer; `vocab_size` and `width` are the verifier's.
+    layer: of its one layer; `vocab_size` and `width` are the verifier's.  With
+      `tie_embeddings` the head speaks with rows of the verifier's own output
+      matrix, see `tied`.
     draft_vocab_size: tokens that the head can draft.
     features: layers of the verifier whose inputs make a feature, rising.
   """
@@ -117,7 +120,7 @@ class Eagle(nnx.Module):
     up: `[E, F]`.
     down: `[F, E]`.
     final_norm: `[E]`.
-    head: `[V_draft, E]`.
+    head: `[V_draft, E]`; absent where it is tied to the verifier's.
   """
 
   def __init__(self, config: EagleConfig, *, rngs: nnx.Rngs, dtype: jnp.dtype):
@@ -142,7 +145,9 @@ class Eagle(nnx.Module):
     self.up = matrix(width, ffn_width)
     self.down = matrix(ffn_width, width)
     self.final_norm = ones()
-    self.head = matrix(config.draft_vocab_size, width, in_axis=1, out_axis=0)
+    if not sizes.tie_embeddings:
+      table = (config.draft_vocab_size, width)
+      self.head = matrix(*table, in_axis=1, out_axis=0)
 
 
 @flax.struct.dataclass
@@ -178,6 +183,24 @@ def init_params(
   head = Eagle(config, rngs=nnx.Rngs(key), dtype=dtype)
   weights = nnx.to_pure_dict(nnx.state(head, nnx.Param))
   return Params(weights, jnp.asarray(token_ids, jnp.int32), config)
+
+
+def tied(params: Params, verifier: llama_model.Params) -> Params:
+  """Gives a head the rows of the verifier's output matrix to speak with.
+
+  Args:
+    params: of a head; of one with `tie_embeddings` the weights lack `head`.
+    verifier: the model that the head drafts for.
+
+  Returns:
+    The head, with `head` in the type of its other weights; as it came where
+    it has one of its own.
+  """
+  if not params.config.layer.tie_embeddings:
+    return params
+  rows = llama_model.head_matrix(verifier)[params.token_ids]
+  rows = rows.astype(params.weights['fuse'].dtype)
+  return params.replace(weights={**params.weights, 'head': rows})
 
 
 def empty_cache(

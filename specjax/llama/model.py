@@ -131,8 +131,17 @@ def head(params: Params, hidden: jax.Array) -> jax.Array:
   Returns:
     `[..., V]` float32.
   """
+  return linear.matmul_rows(hidden, head_matrix(params))
+
+
+def head_matrix(params: Params) -> jax.Array:
+  """Returns the matrix of `head`, `[V, E]`; the embedding where it is tied.
+
+  Args:
+    params: of the model.
+  """
   name = 'embed' if params.config.tie_embeddings else 'head'
-  return linear.matmul_rows(hidden, params.weights[name])
+  return params.weights[name]
 
 
 def forward(

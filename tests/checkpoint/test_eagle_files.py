@@ -13,20 +13,13 @@ import reference_checkpoint
 import reference_eagle
 
 from specjax.checkpoint import eagle as eagle_files
+from specjax.checkpoint import hf
 from specjax.llama import config as llama_config
 from specjax.llama import eagle
 
 CONFIG = reference_eagle.CONFIG
 NAMED = reference_eagle.tensors()
-VERIFIER = llama_config.LlamaConfig(
-  num_layers=7,
-  width=16,
-  ffn_width=32,
-  num_heads=2,
-  num_kv_heads=1,
-  head_dim=8,
-  vocab_size=23,
-)
+VERIFIER = reference_eagle.verifier()
 
 
 def write(folder, changes=(), fields=()):
@@ -68,6 +61,24 @@ def test_what_is_saved_is_loaded(tmp_path, dtype):
   chex.assert_trees_all_equal(again, params)
   with pytest.raises(ValueError, match='new folder, got .*ours, which exists'):
     eagle_files.save(tmp_path / 'ours', params)
+
+
+def test_a_tied_head_speaks_with_rows_of_the_verifier(tmp_path):
+  fields = {'tie_word_embeddings': True}
+  params = load(write(tmp_path, {'lm_head.weight': None}, fields))
+  rows = VERIFIER.weights['head'][reference_eagle.TOKEN_IDS]
+  np.testing.assert_array_equal(params.weights['head'], rows)
+  eagle_files.save(tmp_path / 'ours', params)
+  tensors = hf.tensors(tmp_path / 'ours')
+  assert tensors.names == NAMED.keys() - {'lm_head.weight'}
+  chex.assert_trees_all_equal(load(tmp_path / 'ours'), params)
+  # One that brings its own matrix keeps it.
+  own = load(write(tmp_path, fields=fields))
+  np.testing.assert_array_equal(own.weights['head'], NAMED['lm_head.weight'])
+  assert not own.config.layer.tie_embeddings
+  # One that is not tied needs its own.
+  with pytest.raises(ValueError, match='missing: lm_head.weight'):
+    load(write(tmp_path, {'lm_head.weight': None}))
 
 
 def test_the_file_of_torch_is_read(tmp_path):
@@ -154,9 +165,9 @@ def test_what_a_folder_lacks_is_named(tmp_path):
 
 
 def test_a_verifier_too_shallow_for_the_layout_is_refused(tmp_path):
-  shallow = dataclasses.replace(VERIFIER, num_layers=6)
+  shallow = dataclasses.replace(VERIFIER.config, num_layers=6)
   with pytest.raises(ValueError, match='at least 7 layers.* got 6'):
-    load(write(tmp_path), shallow)
+    load(write(tmp_path), VERIFIER.replace(config=shallow))
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ def head(model, tmp_path_factory):
   reference_checkpoint.write_folder(
     folder, reference_eagle.CONFIG, reference_eagle.tensors()
   )
-  return eagle_files.load(folder, model.config, jnp.float32)
+  return eagle_files.load(folder, model, jnp.float32)
 
 
 @pytest.fixture(scope='module')
