@@ -105,6 +105,17 @@ def save(folder: pathlib.Path, params: eagle.Params) -> None:
   Raises:
     ValueError: something is at `folder`.
   """
+  with orbax_store.new_folder(folder) as draft:
+    write(draft, params)
+
+
+def write(folder: pathlib.Path, params: eagle.Params) -> None:
+  """Writes the files of a head.
+
+  Args:
+    folder: that exists.
+    params: as for `save`.
+  """
   config, ids = params.config, np.asarray(params.token_ids, np.int64)
   fields = configs.to_hf(config.layer) | {
     'architectures': ['LlamaForCausalLMEagle3'],
@@ -120,9 +131,8 @@ def save(folder: pathlib.Path, params: eagle.Params) -> None:
     name, transposed = _NAMES[ours]
     values = np.asarray(params.weights[ours])
     tensors[name] = np.ascontiguousarray(values.T if transposed else values)
-  with orbax_store.new_folder(folder) as draft:
-    orbax_store.write_json(draft / 'config.json', fields)
-    safetensors.numpy.save_file(tensors, draft / hf.WHOLE)
+  orbax_store.write_json(folder / 'config.json', fields)
+  safetensors.numpy.save_file(tensors, folder / hf.WHOLE)
 
 
 def _read_config(path, verifier_config):
