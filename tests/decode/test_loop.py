@@ -1,5 +1,7 @@
 """The loop, iteration by iteration: what it commits, counts and compiles."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,6 +9,7 @@ import pytest
 import reference_cases as cases
 import reference_decode
 import reference_edits
+import reference_programs
 
 from specjax import sampling as sampling_lib
 from specjax.decode import generate, loop
@@ -31,7 +34,9 @@ def iterations(verifier, case, setup):
   drafter_state = setup['drafter'].init(params, batch.prefix)
   state = loop.start(batch.prefix, batch.limits, drafter_state, 32)
   state = jax.tree.map(jnp.copy, state)  # `run` takes what it is given
-  static = {k: v for k, v in setup.items() if k != 'drafter_params'}
+  # All that `generate` says to the loop, so that they share a program.
+  static = {'rule': 'match'} | setup
+  del static['drafter_params']
   while not np.all(state.is_done):
     before = jax.device_get((state.lengths, state.is_done))
     state = loop.run(params, state, 1, **static)
@@ -154,26 +159,33 @@ def test_emit_equals_slow_twin():
     assert np.sum(after.log_p[row] != 0) == len(new)
 
 
-def test_what_changes_from_batch_to_batch_compiles_nothing(tiny, mixed, setups):
-  static = setups['lookup']
-  decode = lambda batch: generate.decode(tiny, batch, **static)
-  decode(mixed.batches(tiny)[0])
-  compiled = loop.run._cache_size()
-  other = mixed._replace(
-    prompts=[p[: len(p) // 2 + 1] for p in mixed.prompts[::-1]],
-    seeds=range(8),
-    sampling=sampling_lib.make(8, 0.3, 4, 0.7, 0.1),
+# Kinds: values that are taken for constants of a program.
+@pytest.mark.parametrize('name', ['plain', 'drawn', *KINDS])
+def test_what_changes_from_request_to_request_compiles_nothing(
+  tiny, mixed, setups, name
+):
+  ask = functools.partial(
+    generate.generate, tiny, max_length=cases.MAX_LENGTH, **setups[name]
   )
-  for max_new_tokens in (1, 7, 30):
-    decode(other.batches(tiny, max_new_tokens)[0])
-  assert loop.run._cache_size() == compiled
+  wanted = {'prompts': mixed.prompts, 'seeds': mixed.seeds}
+  ask(**wanted, sampling=mixed.sampling, max_new_tokens=cases.MAX_NEW)
+  others = {
+    # The longest still belongs to the same bucket.
+    'prompts': [p[: len(p) - len(p) // 8] for p in mixed.prompts[::-1]],
+    'seeds': range(8),
+    'sampling': sampling_lib.make(8, 0.3, 4, 0.7, 0.1),
+  }
+  with reference_programs.compiled() as programs:
+    for max_new_tokens in (1, 7, 30):
+      ask(**others, max_new_tokens=max_new_tokens)
+  assert not programs
 
 
 def test_other_penalties_compile_nothing(tiny, edited, setups):
   static = setups['planted'] | {'drafter_params': edited.truth()}
   decode = lambda case: generate.decode(tiny, case.batches(tiny)[0], **static)
   decode(edited)
-  compiled = loop.run._cache_size()
   other = reference_edits.sampling_of(cases.EDITS[::-1])
-  decode(edited._replace(sampling=other))
-  assert loop.run._cache_size() == compiled
+  with reference_programs.compiled() as programs:
+    decode(edited._replace(sampling=other))
+  assert not programs
