@@ -1,0 +1,249 @@
+"""What an iteration costs: the loop itself, timed with drafts none of which
+is accepted.
+
+Such an iteration runs a pass over `N` nodes of each row, chooses one token and
+commits it, as every iteration does at least; drafting costs nothing.  At `N =
+1` it is a step of plain decoding.  Tokens behind the first cost a visit each:
+the head and the choice at one more node.
+
+Machines are noisy and their speed drifts: everything that is compared is timed
+in turns, again and again, after it was compiled and has run once.
+"""
+
+import functools
+import math
+import time
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from specjax import sampling as sampling_lib
+from specjax.decode import baseline, loop
+from specjax.draft import base
+from specjax.llama import model as llama_model
+from specjax.trees import tree as tree_lib
+
+# A token that no model emits.
+_NO_TOKEN = -1
+
+# Chance that the median of all that could be measured is within an interval.
+_COVERAGE = 0.95
+
+# Runs what it times once, and returns the seconds of a step.
+Timer = Callable[[], float]
+
+
+class Point(NamedTuple):
+  """What a pass is run with.
+
+  Attributes:
+    num_nodes: `N` of each row.
+    batch: `B` rows.
+    context: tokens of each row before the nodes; the cache has room for little
+      more.
+  """
+
+  num_nodes: int
+  batch: int
+  context: int
+
+
+class Timing(NamedTuple):
+  """Measured seconds of `M` things.
+
+  Attributes:
+    median: `[M]`.
+    low: `[M]` and
+    high: `[M]`, an interval of at least 95 % for the median, from order
+      statistics: it takes nothing for granted of how times are spread.
+    first_quartile: `[M]` and
+    third_quartile: `[M]`, between which half of the times lie.
+  """
+
+  median: np.ndarray
+  low: np.ndarray
+  high: np.ndarray
+  first_quartile: np.ndarray
+  third_quartile: np.ndarray
+
+
+def pass_timer(
+  verifier: llama_model.Params,
+  point: Point,
+  num_steps: int,
+  temperature: float = 0.0,
+) -> Timer:
+  """Returns a timer of iterations that accept no draft.
+
+  Args:
+    verifier: the model.
+    point: nodes, rows and context.
+    num_steps: iterations of a call, each one token further.
+    temperature: of sampling.
+
+  Raises:
+    ValueError: a number below 1.
+  """
+  for name, number in (*point._asdict().items(), ('num_steps', num_steps)):
+    if number < 1:
+      raise ValueError(f'expected {name} of at least 1, got {number}')
+  sampling = sampling_lib.make(point.batch, temperature)
+  params = base.Params(verifier, (), sampling)
+  start = lambda: _start(verifier, point, num_steps)
+  if point.num_nodes == 1:
+    run = functools.partial(baseline.run, eos_ids=())
+  else:
+    run = functools.partial(
+      loop.run, drafter=_HOPELESS, num_nodes=point.num_nodes, eos_ids=()
+    )
+  return lambda: _timed(lambda s: run(params, s, num_steps), start, num_steps)
+
+
+def visit_timer(
+  verifier: llama_model.Params,
+  batch: int,
+  num_steps: int,
+  temperature: float = 0.0,
+) -> Timer:
+  """Returns a timer of visits: the head and the choice at a node of each row.
+
+  Args:
+    verifier: the model.
+    batch: `B` rows.
+    num_steps: visits of a call, one after the other as along a path.
+    temperature: of sampling.
+
+  Raises:
+    ValueError: a number below 1.
+  """
+  if batch < 1 or num_steps < 1:
+    raise ValueError(
+      'expected a batch and num_steps of at least 1, got '
+      f'{batch} and {num_steps}'
+    )
+  sampling = sampling_lib.make(batch, temperature)
+  start = lambda: llama_model.embed(verifier, jnp.ones(batch, jnp.int32))
+  return lambda: _timed(
+    lambda hidden: _visit(verifier, sampling, hidden, num_steps),
+    start,
+    num_steps,
+  )
+
+
+def interleave(
+  timers: Sequence[Timer],
+  num_rounds: int,
+  seed: int,
+  on_done: Callable[[], None] = lambda: None,
+) -> np.ndarray:
+  """Times everything in turns, each round in another order.
+
+  Args:
+    timers: `M` of them; each is called once before, to warm up.
+    num_rounds: `R`.
+    seed: of the orders.
+    on_done: called after each of the `(R + 1) M` calls.
+
+  Returns:
+    `[R, M]` seconds.
+  """
+  rng = np.random.default_rng(seed)
+  samples = np.empty((num_rounds, len(timers)))
+  for timer in timers:
+    timer()
+    on_done()
+  for row in samples:
+    for place in rng.permutation(len(timers)):
+      row[place] = timers[place]()
+      on_done()
+  return samples
+
+
+def summarise(samples: np.ndarray) -> Timing:
+  """Sums up what `interleave` measured.
+
+  The median lies between the k-th smallest and the k-th largest of `R` times
+  but for a chance of `2 P(Binomial(R, 1/2) < k)`.
+
+  Args:
+    samples: `[R, M]` seconds.
+
+  Raises:
+    ValueError: fewer than 6 rounds, which bound no median with that chance.
+  """
+  ordered = np.sort(samples, axis=0)
+  num_rounds = len(ordered)
+  chances = [
+    math.comb(num_rounds, k) / 2**num_rounds for k in range(num_rounds)
+  ]
+  rank = int(np.sum(np.cumsum(chances) <= (1 - _COVERAGE) / 2)) - 1
+  if rank < 0:
+    raise ValueError(f'expected at least 6 rounds, got {num_rounds}')
+  return Timing(
+    np.median(ordered, axis=0),
+    ordered[rank],
+    ordered[-1 - rank],
+    *np.quantile(ordered, [0.25, 0.75], axis=0),
+  )
+
+
+def _propose(params, tokens, lengths, num_nodes):
+  """Proposes chains of tokens that no model emits."""
+  batch = tokens.shape[0]
+  order = jnp.arange(num_nodes, dtype=jnp.int32)
+  roots = base.last_tokens(tokens, lengths)[:, None]
+  return base.Proposal(
+    tree_lib.Tree(
+      tokens=jnp.where(order == tree_lib.ROOT, roots, _NO_TOKEN),
+      parents=jnp.broadcast_to(order - 1, (batch, num_nodes)),
+      log_q=jnp.zeros((batch, num_nodes)),
+      num_nodes=jnp.full(batch, num_nodes, jnp.int32),
+    )
+  )
+
+
+_HOPELESS = base.stateless(_propose)
+
+
+def _start(verifier, point, num_steps):
+  """Rows that have read a context of no meaning."""
+  size = point.context + 1 + num_steps
+  cache = llama_model.empty_cache(verifier, point.batch, size)
+  fill = lambda number: jnp.full(point.batch, number, jnp.int32)
+  prefix = base.Prefix(
+    tokens=jnp.zeros((point.batch, size), jnp.int32),
+    lengths=fill(point.context + 1),
+    seeds=jnp.arange(point.batch, dtype=jnp.uint32),
+    cache=cache.replace(length=fill(point.context)),
+  )
+  # Arrays that fields share could not be donated twice.
+  return jax.tree.map(jnp.copy, loop.start(prefix, fill(size), (), num_steps))
+
+
+@jax.jit
+def _visit(verifier, sampling, hidden, num_steps):
+  """Visits nodes one after the other; each waits for the token before."""
+  seeds = jnp.arange(hidden.shape[0], dtype=jnp.uint32)
+
+  def step(place, hidden):
+    tokens, _ = sampling_lib.draw(
+      llama_model.head(verifier, hidden),
+      sampling,
+      seeds,
+      jnp.full(seeds.shape, place, jnp.int32),
+    )
+    return jnp.roll(hidden, tokens[0], axis=1)
+
+  return lax.fori_loop(0, num_steps, step, hidden)
+
+
+def _timed(run, start, num_steps):
+  """Returns the seconds of a step of a program that consumes its input."""
+  state = jax.block_until_ready(start())
+  begin = time.perf_counter()
+  jax.block_until_ready(run(state))
+  return (time.perf_counter() - begin) / num_steps
