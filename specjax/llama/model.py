@@ -196,7 +196,7 @@ def forward(
     taken = jnp.where(wanted == number, x, taken)
     weights = jax.tree.map(lambda stack: stack[number], stacks)
     view = layer.View(keys, values, cache_mask, block_mask)
-    x, new_kv = _run_layer(config, weights, x, turn, view)
+    x, new_kv = layer.run(config, weights, x, turn, view)
     return (x, taken), new_kv
 
   x = embed(params, tokens)
@@ -305,15 +305,6 @@ def _left_to_right(params, tokens, cache, layers=None, features=()):
     layers,
   )
   return hidden, taken, new_kv, order
-
-
-def _run_layer(config, weights, x, turn, view):
-  norm = lambda name: layer.rms_norm(x, weights[name], config.norm_eps)
-  mixed, new_kv = layer.attention(
-    config, weights, norm('attention_norm'), turn, view
-  )
-  x = x + mixed
-  return x + layer.ffn(weights, norm('ffn_norm')), new_kv
 
 
 def _check_layers(config, cache, features, layers):
