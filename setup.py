@@ -11,13 +11,14 @@ setuptools.setup(
   packages=setuptools.find_packages(
     include=['specjax', 'specjax.*', 'experiments', 'experiments.*']
   ),
-  package_data={'experiments': ['data/*.jsonl']},
+  package_data={'experiments': ['data/*.json', 'data/*.jsonl']},
   install_requires=[
     'absl-py>=2.1',
     'array-record>=0.6',
     'chex>=0.1.90',
     'flax>=0.12.8',
     'gguf>=0.17',
+    'grain>=0.2.18',
     'importlib_resources>=6.0',
     'jax>=0.10.2',
     'jinja2>=3.1',

@@ -1,0 +1,1 @@
+"""What `make_self_data` asks the verifier: prompts, and none of evaluation."""
