@@ -113,7 +113,7 @@ class Log:
             f'expected a finite {name} at step {number}, got '
             f'{found[name][0]}; the checkpoints before it are kept'
           )
-    row = {name: _mean(found[name] for found in metrics) for name in metrics[0]}
+    row = step_lib.means(metrics)
     self._write('train', step, {**row, 'seconds': self._lap()})
     return row
 
@@ -144,9 +144,3 @@ def _read(path):
   with path.open(newline='') as file:
     columns, *rows = [*csv.reader(file)] or [None]
   return columns, [row for row in rows if len(row) == len(columns)]
-
-
-def _mean(pairs):
-  totals, weights = zip(*pairs, strict=True)
-  weight = float(sum(weights))
-  return float(sum(totals)) / weight if weight else math.nan

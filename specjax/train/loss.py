@@ -1,6 +1,5 @@
 """The loss of a language model: nats of the next token."""
 
-import chex
 import jax
 import jax.numpy as jnp
 
@@ -10,13 +9,13 @@ from specjax.llama import packed
 from specjax.train import step
 
 
-def next_token(
+def make(
   config: llama_config.LlamaConfig,
   *,
   dtype: jnp.dtype = jnp.float32,
   remat: bool = False,
 ) -> step.LossFn:
-  """The loss with which a Llama is trained.
+  """Makes the loss with which a Llama is trained.
 
   `sum of -log p(t_i | the text before it)` over the targets `i`.
 
@@ -29,8 +28,8 @@ def next_token(
   Returns:
     A loss of the weights of a `model.Params`, of nothing that is frozen (None),
     and of batches with `tokens`, `documents`, `positions` and `is_target`, each
-    `[B, T]`.  A target that no token of its text precedes is left out.  Further
-    mean: `accuracy`, how often the most probable token is the right one.
+    `[B, T]`; no target is the first token of its text.  Further mean:
+    `accuracy`, how often the most probable token is the right one.
   """
 
   def loss_fn(weights, frozen, batch):
@@ -40,7 +39,7 @@ def next_token(
     hidden = packed.forward(
       params, batch.tokens, batch.positions, batch.documents, remat
     )
-    is_target = targets(batch.documents, batch.is_target)
+    is_target = batch.is_target[:, 1:]
     log_p = jax.nn.log_softmax(llama_model.head(params, hidden[:, :-1]))
     right = batch.tokens[:, 1:]
     log_p_right = jnp.take_along_axis(log_p, right[..., None], axis=-1)[..., 0]
@@ -50,18 +49,3 @@ def next_token(
     return loss, num_targets, {'accuracy': (num_hits, num_targets)}
 
   return loss_fn
-
-
-def targets(documents: jax.Array, is_target: jax.Array) -> jax.Array:
-  """Finds the tokens that are to be predicted from the one before.
-
-  Args:
-    documents: `[B, T]` int32, which text of its row a token belongs to.
-    is_target: `[B, T]` bool, whether a token counts.
-
-  Returns:
-    `[B, T - 1]` bool: entry `t` is of token `t + 1`, which counts and has a
-    token of its text before it.
-  """
-  chex.assert_equal_shape([documents, is_target])
-  return is_target[:, 1:] & (documents[:, 1:] == documents[:, :-1])

@@ -5,6 +5,7 @@ gradient of a batch that is read in parts, or by several devices, is that of the
 whole batch, however unequal the parts are.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -125,6 +126,52 @@ def make(
     )
 
   return step
+
+
+def make_evaluation(
+  loss_fn: LossFn, devices: Sequence[jax.Device] | None = None
+) -> Callable[[chex.ArrayTree, chex.ArrayTree, chex.ArrayTree], Metrics]:
+  """Makes a jitted look at a batch that changes nothing.
+
+  Args:
+    loss_fn: as of `make`.
+    devices: that share the rows; all by default.
+
+  Returns:
+    `(params, frozen, batch) -> metrics`, those of `loss_fn` and `loss`.
+  """
+  devices = jax.devices() if devices is None else devices
+
+  def read(shared, rows):
+    loss, num_targets, metrics = loss_fn(*shared, rows)
+    return {**metrics, 'loss': (loss, num_targets)}
+
+  read_everywhere = jax.jit(parallel.summed(read, devices))
+
+  def evaluate(params, frozen, batch):
+    _check_rows(batch, len(devices), 1)
+    shared = parallel.copy((params, frozen), devices)
+    return read_everywhere(shared, parallel.share_out(batch, devices))
+
+  return evaluate
+
+
+def means(metrics: Sequence[Metrics]) -> dict[str, float]:
+  """Averages metrics of several batches: ratios of totals.
+
+  Args:
+    metrics: of each batch, with the same names.
+
+  Returns:
+    Name -> mean; NaN where all weights are 0.
+  """
+
+  def mean(pairs):
+    total, weight = (float(sum(part)) for part in zip(*pairs, strict=True))
+    return total / weight if weight else math.nan
+
+  metrics = jax.device_get(list(metrics))
+  return {name: mean(found[name] for found in metrics) for name in metrics[0]}
 
 
 def _accumulate(loss_fn, num_parts, params, frozen, rows):

@@ -36,7 +36,7 @@ def pack(rows, num_tokens):
       batch.tokens[b, here] = text
       batch.documents[b, here] = number
       batch.positions[b, here] = order
-      batch.is_target[b, here] = order >= prompt
+      batch.is_target[b, here] = order >= max(prompt, 1)
       start += len(text)
   return batch._replace(is_target=batch.is_target.astype(bool))
 
@@ -58,7 +58,7 @@ def measured(tiny, rows):
   """Loss, targets, metrics and gradient, by `remat`; and how to get them."""
   found, programs = {}, {}
   for remat in (False, True):
-    loss_fn = loss_lib.next_token(tiny.config, remat=remat)
+    loss_fn = loss_lib.make(tiny.config, remat=remat)
 
     def read(weights, batch, loss_fn=loss_fn):
       loss, *rest = loss_fn(weights, None, batch)
@@ -121,7 +121,7 @@ def test_gradients_are_slopes_and_remat_changes_none(tiny, rows, measured):
 
 def test_bfloat16_is_near(tiny, rows, measured):
   (exact, _), _ = measured[0][False]
-  loss_fn = loss_lib.next_token(tiny.config, dtype=jnp.bfloat16)
+  loss_fn = loss_lib.make(tiny.config, dtype=jnp.bfloat16)
   loss, *_ = jax.jit(loss_fn)(tiny.weights, None, pack(rows, 12))
   assert loss != exact
   np.testing.assert_allclose(loss, exact, rtol=2e-2)

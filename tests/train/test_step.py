@@ -66,6 +66,22 @@ def test_a_batch_in_parts_is_the_whole_batch(num_accumulate):
   np.testing.assert_allclose(norm, np.linalg.norm(state.params['w']), rtol=1e-6)
 
 
+def test_evaluations_of_unequal_batches_are_those_of_the_whole():
+  params, frozen, batch = make_problem()
+  loss, _ = by_hand(params, frozen, batch)
+  evaluate = step_lib.make_evaluation(squares, DEVICE)
+  metrics = [
+    evaluate(params, frozen, {k: x[3 * i :][:3] for k, x in batch.items()})
+    for i in range(2)
+  ]
+  assert [found['loss'][1] for found in metrics] == [1, 3]
+  found = step_lib.means(metrics)
+  np.testing.assert_allclose(found['loss'], loss, rtol=1e-6)
+  assert found['size'] > 0
+  nothing = {'loss': (jnp.float32(0), jnp.int32(0))}
+  assert np.isnan(step_lib.means([nothing])['loss'])
+
+
 def test_what_is_frozen_and_what_was_given_stay():
   params, frozen, batch = make_problem()
   before = jax.tree.map(np.array, (params, frozen))
