@@ -92,8 +92,8 @@ def log_law(named, model, text, drafts=()):
   """
   named = {name: values.astype(np.float64) for name, values in named.items()}
   embed = np.asarray(model.weights['embed'], np.float64)
-  features = np.asarray(_features(model, text), np.float64)
-  known = [np.zeros(WIDTH), *(features[:-1] @ named['fc.weight'].T)]
+  before = features(model, text)[:-1].astype(np.float64)
+  known = [np.zeros(WIDTH), *(before @ named['fc.weight'].T)]
   first = min(1, len(text) - 1)
   known, read = known[first:], list(text[first:])
   for token in drafts:
@@ -128,11 +128,14 @@ def best_nodes(law_fn, num_nodes, width, depth):
   return {word for _, word in sorted(found, reverse=True)[:num_nodes]}
 
 
-def _features(model, text):
-  """`[T, 3 E]`, in one pass; padded, so that few shapes are compiled."""
+def features(model, text):
+  """What the verifier says of a text, `[T, 3 E]`, in one pass.
+
+  The text is padded, so that few shapes are compiled.
+  """
   padded = np.zeros((1, -(-len(text) // 16) * 16), np.int32)
   padded[0, : len(text)] = text
-  return _padded_features(model, padded)[0, : len(text)]
+  return np.array(_padded_features(model, padded)[0, : len(text)])
 
 
 @jax.jit
