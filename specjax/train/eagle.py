@@ -56,6 +56,48 @@ def freeze(verifier: llama_model.Params, token_ids: jax.Array) -> Frozen:
   )
 
 
+def init(
+  key: jax.Array,
+  config: eagle.EagleConfig,
+  verifier: llama_model.Params,
+  token_ids: jax.Array,
+  lesson: lessons.Lesson,
+) -> eagle.Params:
+  """A head to begin with.
+
+  Features grow from layer to layer, which would drown the early ones: each
+  layer's rows of `fuse` are divided by the usual length of its features.  The
+  final norm is the verifier's, with whose output matrix the head speaks.
+
+  Args:
+    key: PRNG key, consumed.
+    config: of the head, tied to the verifier's output matrix.
+    verifier: the model.
+    token_ids: `[V_draft]` what can be drafted.
+    lesson: texts, whose features are looked at.
+
+  Returns:
+    The head, in float32; its other matrices are random.
+  """
+  head = eagle.init_params(key, config, token_ids, jnp.float32)
+  by_layer = lesson.features.reshape(
+    *lesson.features.shape[:2], len(config.features), -1
+  ).astype(jnp.float32)
+  lengths = jnp.sqrt(jnp.mean(by_layer**2, axis=-1))
+  # First tokens have features of another size, so no mean.
+  usual = jnp.nanmedian(
+    jnp.where(lesson.documents[..., None] > 0, lengths, jnp.nan), axis=(0, 1)
+  )
+  rows = jnp.repeat(usual, config.layer.width)[:, None]
+  final_norm = verifier.weights['final_norm'].astype(jnp.float32)
+  weights = {
+    **head.weights,
+    'fuse': head.weights['fuse'] / rows,
+    'final_norm': final_norm,
+  }
+  return head.replace(weights=weights)
+
+
 def make_loss(
   config: eagle.EagleConfig, step_weights: Sequence[float]
 ) -> step_lib.LossFn:

@@ -1,0 +1,1 @@
+"""What train_eagle reads, and what it says of a run."""
