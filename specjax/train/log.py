@@ -60,6 +60,19 @@ class Table:
       csv.writer(file).writerows(lines)
 
 
+def read_table(path: pathlib.Path) -> list[dict[str, float]]:
+  """Reads what a `Table` holds.
+
+  Args:
+    path: of the file.
+
+  Returns:
+    A mapping from column to number for each row.
+  """
+  columns, rows = _read(path)
+  return [dict(zip(columns, map(float, row), strict=True)) for row in rows]
+
+
 class Log:
   """`train.csv` and `evaluation.csv` of a run, and the same in TensorBoard.
 

@@ -1,0 +1,51 @@
+"""Flags of the experiments that train.
+
+They are defined by the main that reads them, before `common.run`, so that a
+test may import all experiments.
+"""
+
+import math
+import sys
+
+from absl import flags
+
+FLAGS = flags.FLAGS
+
+
+def define(
+  *, num_steps: int, learning_rate: float, rows: int, length: int
+) -> None:
+  """Defines the flags, as flags of the main that runs.
+
+  Args:
+    num_steps: default of `--num_steps`, as are those that follow of theirs.
+    learning_rate: the highest.
+    rows: of a step.
+    length: of a row, in tokens.
+  """
+  before = set(FLAGS)
+  _define_int('num_steps', num_steps, 'Steps of the run.')
+  _define_int('rows', rows, 'Rows of a step, over all devices.')
+  _define_int('length', length, 'Tokens of a row.')
+  _define_int(
+    'accumulate', 1, "Parts of a device's rows read in turn, for memory."
+  )
+  flags.DEFINE_float('learning_rate', learning_rate, 'The highest.')
+  flags.DEFINE_integer(
+    'warmup_steps', 50, 'Steps on which the rate rises.', lower_bound=0
+  )
+  flags.DEFINE_float('weight_decay', 0.1, 'Of matrices.', lower_bound=0)
+  _define_int('save_every', 200, 'Steps from checkpoint to checkpoint.')
+  _define_int('eval_every', 200, 'Steps from evaluation to evaluation.')
+  _define_int('eval_batches', 32, 'Held-out batches of an evaluation.')
+  flags.register_validator(
+    'learning_rate',
+    lambda rate: 0 < rate < math.inf,
+    'expected a finite number above 0',
+  )
+  for name in set(FLAGS) - before:
+    FLAGS.register_key_flag_for_module(sys.argv[0], FLAGS[name])
+
+
+def _define_int(name: str, default: int, text: str) -> None:
+  flags.DEFINE_integer(name, default, text, lower_bound=1)
