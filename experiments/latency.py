@@ -1,0 +1,220 @@
+"""What does a pass cost, against its nodes, its rows and its context?
+
+Claim: a pass over a few tokens costs little more than one over a single token,
+up to where computing takes as long as reading the weights.
+
+  launch/run.sh latency                   under 3 min on 2 quiet cores
+  launch/run.sh latency --quick           under 1 min
+  launch/run.sh plan --latency=results/latency/RUN/record.json
+
+Times iterations of the decoding loop that accept no draft, every combination of
+`--capacities`, `--batches` and `--contexts` in turns, each round in another
+order; N = 1 is plain decoding.  Then fits the model of `theory.roofline`.
+Other programs on the machine spoil it: look at the quartiles.
+
+Writes results/latency/<run>/: figure.png and figure.pdf, and record.json with
+the table.
+"""
+
+import functools
+import itertools
+from collections.abc import Mapping, Sequence
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import tqdm
+from absl import flags
+
+from experiments import common, draft_flags, records
+from experiments.planning import latency_report, options, sources
+from specjax.checkpoint import resolve
+from specjax.decode import latency
+from specjax.llama import linear
+from specjax.llama import model as llama_model
+from specjax.theory import roofline
+
+FLAGS = flags.FLAGS
+
+_CONTEXTS = flags.DEFINE(
+  draft_flags.ListParser(flags.IntegerParser(lower_bound=1)),
+  'contexts',
+  [128, 512],
+  'Tokens of each row before the pass.',
+  serializer=flags.ListSerializer(','),
+)
+_REPEATS = flags.DEFINE_integer(
+  'repeats', 7, 'Rounds of timing; 6 bound a median.', lower_bound=6
+)
+_STEPS = flags.DEFINE_integer(
+  'steps', 1, 'Iterations of a timed call.', lower_bound=1
+)
+
+NAME = 'latency'
+
+
+def main():
+  """Measures, fits, writes, and says what came out."""
+  if FLAGS.capacities[0] != 1:
+    raise ValueError('expected 1, plain decoding, among --capacities')
+  params = resolve.load(FLAGS.model, jnp.dtype(FLAGS.dtype)).params
+  folder = records.open_run(FLAGS.results_dir, NAME, FLAGS.run_name)
+  record = records.new_record(NAME, common.flag_values())
+  stages = records.Stages(folder, common.flag_values())
+  points = [
+    latency.Point(*point)
+    for point in itertools.product(
+      FLAGS.capacities, sorted(FLAGS.batches), sorted(_CONTEXTS.value)
+    )
+  ]
+  samples = stages.arrays(
+    'samples', functools.partial(measure, params, points, sorted(FLAGS.batches))
+  )
+  sizes = sizes_of(params)
+  passes = latency.summarise(samples['passes'])
+  done = work(sizes, points)
+  fit = roofline.fit(done, passes.median)
+  model = roofline.seconds(fit.machine, done)
+  bare = roofline.seconds(fit.machine._replace(overhead=0.0), done)
+  records.finish_record(
+    folder,
+    record,
+    tabulate(points, passes, model=model, roofline=bare),
+    visits=tabulate_visits(
+      sorted(FLAGS.batches), latency.summarise(samples['visits'])
+    ),
+    fit=facts_of(fit),
+    sizes=sizes._asdict(),
+  )
+  latency_report.show(records.load_record(folder / 'record.json'), folder)
+
+
+def measure(
+  params: llama_model.Params,
+  points: Sequence[latency.Point],
+  batches: Sequence[int],
+) -> dict[str, np.ndarray]:
+  """Times all points, and visits of all batches, in turns.
+
+  Args:
+    params: the model.
+    points: what passes are run with, `P` of them.
+    batches: rows of visits, `B` of them.
+
+  Returns:
+    Seconds: `passes [rounds, P]` and `visits [rounds, B]`.
+  """
+  of = {'num_steps': _STEPS.value, 'temperature': FLAGS.temperature}
+  timers = [latency.pass_timer(params, point, **of) for point in points]
+  timers += [latency.visit_timer(params, batch, **of) for batch in batches]
+  total = (_REPEATS.value + 1) * len(timers)
+  with tqdm.tqdm(total=total, unit='call') as bar:
+    samples = latency.interleave(timers, _REPEATS.value, FLAGS.seed, bar.update)
+  return {
+    'passes': samples[:, : len(points)],
+    'visits': samples[:, len(points) :],
+  }
+
+
+def sizes_of(params: llama_model.Params) -> roofline.Sizes:
+  """Returns a model's sizes, with the bytes that its weights really take.
+
+  Args:
+    params: the model.
+  """
+  sizes = sources.sizes_of(params.config)
+  read = (params.weights['layers'], llama_model.head_matrix(params))
+  num_bytes = sum(leaf.nbytes for leaf in jax.tree.leaves(read))
+  dtype = linear.compute_dtype(params.weights['embed'].dtype)
+  return sizes._replace(
+    weight_bytes=num_bytes / roofline.num_weights(sizes),
+    value_bytes=float(jnp.dtype(dtype).itemsize),
+  )
+
+
+def work(
+  sizes: roofline.Sizes, points: Sequence[latency.Point]
+) -> roofline.Work:
+  """Returns the work of passes, whose head runs at one node of each row.
+
+  Args:
+    sizes: of the model.
+    points: what passes are run with.
+  """
+  columns = (np.array(column) for column in zip(*points, strict=True))
+  return roofline.work(sizes, *columns, num_logits=1)
+
+
+def tabulate(
+  points: Sequence[latency.Point],
+  timing: latency.Timing,
+  **columns: np.ndarray,
+) -> list[dict]:
+  """Makes the rows of the table, all times in seconds.
+
+  Args:
+    points: `P` of them.
+    timing: of each.
+    **columns: `[P]` more of each.
+  """
+  return [
+    {
+      'capacity': point.num_nodes,
+      'batch': point.batch,
+      'context': point.context,
+      **_times_of(timing, i),
+      **{name: float(values[i]) for name, values in columns.items()},
+    }
+    for i, point in enumerate(points)
+  ]
+
+
+def tabulate_visits(
+  batches: Sequence[int], timing: latency.Timing
+) -> list[dict]:
+  """Makes the rows of visits, all times in seconds.
+
+  Args:
+    batches: `B` of them.
+    timing: of each.
+  """
+  return [
+    {'batch': batch, **_times_of(timing, i)} for i, batch in enumerate(batches)
+  ]
+
+
+def facts_of(fit: roofline.Fit) -> Mapping[str, object]:
+  """Returns a fit as records hold it: None for what is infinite.
+
+  Args:
+    fit: of the model.
+  """
+  finite = lambda x: x if np.isfinite(x) else None
+  machine = fit.machine
+  return {
+    'overhead': machine.overhead,
+    'bandwidth': finite(machine.bandwidth),
+    'peak': finite(machine.peak),
+    'blend': machine.blend,
+    'errors': fit.errors,
+  }
+
+
+def _times_of(timing, i):
+  names = {'median': 'seconds'}
+  return {
+    names.get(name, name): float(values[i])
+    for name, values in timing._asdict().items()
+  }
+
+
+if __name__ == '__main__':
+  options.define_batches([1, 4])
+  common.run(
+    main,
+    defaults={'temperature': 0.0, 'capacities': [1, 2, 4, 8, 16, 32]},
+    quick={'capacities': [1, 4, 16], 'batches': [1], 'repeats': 6},
+    shared=[
+      *('model', 'dtype', 'temperature', 'capacities', 'seed', 'quick'),
+    ],
+  )
