@@ -32,9 +32,6 @@ from specjax.train import continuations
 
 FLAGS = flags.FLAGS
 
-_NUM_PROMPTS = flags.DEFINE_integer(
-  'num_prompts', 9600, 'Prompts to make, if none are given.', lower_bound=1
-)
 _TEMPERATURES = flags.DEFINE_multi_float(
   'temperatures', [0.0, 1.0], 'Prompts take turns at them.', lower_bound=0
 )
@@ -48,6 +45,7 @@ SHARED_FLAGS = (
   'max_new_tokens',
   'model',
   'prompts',
+  'prompts_per_kind',
   'quick',
   'seed',
 )
@@ -208,15 +206,20 @@ def summary(
 def _prompts(is_excluded: Callable[[str], bool]) -> list[prompts_lib.Prompt]:
   """Returns the prompts that the flags ask for."""
   if FLAGS.prompts is None:
-    return requests.make(_NUM_PROMPTS.value, FLAGS.seed, is_excluded)
-  given = prompts_lib.load(FLAGS.prompts)
+    num_prompts = FLAGS.prompts_per_kind * len(requests.KINDS)
+    return requests.make(num_prompts, FLAGS.seed, is_excluded)
+  given = prompts_lib.load(FLAGS.prompts, FLAGS.prompts_per_kind)
   return [prompt for prompt in given if not is_excluded(prompt.text)]
 
 
 if __name__ == '__main__':
   common.run(
     main,
-    defaults={'max_new_tokens': 128, 'batch_size': 32},
-    quick={'num_prompts': 48, 'max_new_tokens': 32, 'batch_size': 24},
+    defaults={
+      'batch_size': 32,
+      'max_new_tokens': 128,
+      'prompts_per_kind': 1600,
+    },
+    quick={'batch_size': 24, 'max_new_tokens': 32, 'prompts_per_kind': 8},
     shared=SHARED_FLAGS,
   )
