@@ -31,7 +31,7 @@ from experiments import common, records, train_flags
 from experiments.heads import reading, report
 from specjax.checkpoint import packaged, resolve
 from specjax.llama import eagle as eagle_lib
-from specjax.train import continuations, eagle, fit, lesson_files, optimizer
+from specjax.train import eagle, fit, lesson_files, optimizer
 from specjax.train import step as step_lib
 
 FLAGS = flags.FLAGS
@@ -45,9 +45,6 @@ _LESSONS = flags.DEFINE_string(
   'lessons',
   None,
   "Folder of lessons to share among runs; the run's own if none.",
-)
-_HELD_OUT = flags.DEFINE_integer(
-  'held_out', 128, 'Texts that nothing is learnt from.', lower_bound=1
 )
 _DRAFT_VOCAB = flags.DEFINE_integer(
   'draft_vocab', 8192, 'Tokens that can be drafted.', lower_bound=1
@@ -73,10 +70,9 @@ def main():
   record = records.new_record(NAME, flag_values)
   train, held_out = reading.read(
     model,
-    continuations.Source(_TEXTS.value),
+    pathlib.Path(_TEXTS.value),
     pathlib.Path(_LESSONS.value or folder / 'lessons'),
-    length=FLAGS.length,
-    num_held_out=_HELD_OUT.value,
+    FLAGS.length,
   )
   counts = train.count_targets(model.params.config.vocab_size)
   token_ids = most_frequent(counts, _DRAFT_VOCAB.value)
@@ -218,7 +214,6 @@ if __name__ == '__main__':
       'num_steps': 20,
       'rows': 2,
       'length': 256,
-      'held_out': 8,
       'eval_every': 10,
       'warmup_steps': 5,
     },

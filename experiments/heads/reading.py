@@ -1,17 +1,22 @@
-"""Texts become lessons: the verifier reads them, and some are held out."""
+"""Texts become lessons: the verifier reads them; some of them are held out."""
 
 import pathlib
 from collections.abc import Sequence
 
 import jax
-import numpy as np
 import tqdm
 
 from experiments import records
-from experiments.heads import packing
 from specjax.checkpoint import resolve
 from specjax.llama import eagle
-from specjax.train import continuations, lesson_files, lessons
+from specjax.train import (
+  continuations,
+  data,
+  documents,
+  lesson_files,
+  lessons,
+  sources,
+)
 
 # Rows that the verifier reads at a time.
 _ROWS = 4
@@ -19,76 +24,39 @@ _ROWS = 4
 
 def read(
   verifier: resolve.Checkpoint,
-  texts: Sequence[continuations.Continuation],
+  texts_folder: pathlib.Path,
   folder: pathlib.Path,
-  *,
   length: int,
-  num_held_out: int,
 ) -> tuple[lesson_files.Lessons, lesson_files.Lessons]:
   """Lets the verifier read what it has not read yet.
 
   Args:
     verifier: the model.
-    texts: prompts with answers.
+    texts_folder: of prompts with answers, as `continuations` writes them.
     folder: of the lessons; an earlier start may have left some there.
     length: `T`, of a row.
-    num_held_out: texts that nothing is learnt from.
 
   Returns:
     Lessons to learn from, and those held out.
 
   Raises:
-    ValueError: lessons of other texts, or too many texts held out.
+    ValueError: no texts, or lessons that are there are of others.
   """
-  parts = dict(
-    zip(('train', 'held_out'), split(texts, num_held_out), strict=True)
-  )
-  told = [[text.prompt_ids, text.answer_ids] for text in texts]
+  parts = {
+    'train': sources.written(texts_folder, 'train'),
+    'held_out': sources.written(texts_folder, 'validation'),
+  }
+  told = [[[t.prompt_ids, t.answer_ids] for t in p] for p in parts.values()]
   facts = {
     'model': verifier.name,
     'texts': records.digest(told),
     'length': length,
-    'held_out': num_held_out,
   }
   folder.mkdir(parents=True, exist_ok=True)
   records.Stages(folder, facts)
-  features = eagle.published_features(verifier.params.config.num_layers)
-  read_rows = jax.jit(lessons.read, static_argnames='layers')
-  for name, part in parts.items():
-    batches = list(packing.pack(part, _ROWS, length))
-    lesson_files.write(
-      folder / name,
-      tqdm.tqdm(batches, f'{name} is read', unit='batch', disable=None),
-      lambda batch: read_rows(verifier.params, *batch, layers=features),
-    )
+  for name, texts in parts.items():
+    _write(verifier, texts, folder / name, length)
   return tuple(lesson_files.Lessons(folder / name) for name in parts)
-
-
-def split(
-  texts: Sequence[continuations.Continuation], num_held_out: int
-) -> tuple[list, list]:
-  """Holds out texts, evenly spaced over all.
-
-  Args:
-    texts: in any order.
-    num_held_out: how many.
-
-  Returns:
-    Those to learn from, and those held out.
-
-  Raises:
-    ValueError: nothing would be left to learn from.
-  """
-  if num_held_out >= len(texts):
-    raise ValueError(
-      f'expected --held_out below {len(texts)}, the number of texts, got '
-      f'{num_held_out}'
-    )
-  held_out = set(np.linspace(0, len(texts) - 1, num_held_out).astype(int))
-  parts = [], []
-  for index, text in enumerate(texts):
-    parts[index in held_out].append(text)
-  return parts
 
 
 def in_order(
@@ -114,3 +82,35 @@ def in_order(
     source.take(range(i * num_rows, (i + 1) * num_rows))
     for i in range(num_batches)
   ]
+
+
+def _write(
+  verifier: resolve.Checkpoint,
+  texts: Sequence[continuations.Continuation],
+  folder: pathlib.Path,
+  length: int,
+) -> None:
+  """Writes the lessons of some texts."""
+  features = eagle.published_features(verifier.params.config.num_layers)
+  read_rows = jax.jit(lessons.read, static_argnames='layers')
+  batches = data.batches(
+    texts,
+    documents.of_continuation,
+    batch_size=_ROWS,
+    length=length,
+    seed=0,
+    num_epochs=1,
+  )
+  # About as many as whole rows would be; some are padding.
+  num_tokens = sum(len(t.prompt_ids) + len(t.answer_ids) for t in texts)
+  lesson_files.write(
+    folder,
+    tqdm.tqdm(
+      batches,
+      f'{folder.name} is read',
+      total=-(-num_tokens // (_ROWS * length)),
+      unit='batch',
+      disable=None,
+    ),
+    lambda batch: read_rows(verifier.params, *batch, layers=features),
+  )

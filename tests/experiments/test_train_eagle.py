@@ -13,7 +13,7 @@ import pytest
 import reference_eagle
 
 from experiments import records, train_eagle
-from experiments.heads import packing, reading, report
+from experiments.heads import report
 from specjax import tokenizer
 from specjax.checkpoint import eagle as eagle_files
 from specjax.checkpoint import orbax_store, packaged
@@ -38,40 +38,7 @@ def text(number, num_prompt, num_answer):
   )
 
 
-TEXTS = [text(i, 2 + 5 * i % 7, 3 + 11 * i % 13) for i in range(24)]
-TEXTS.append(text(24, 20, 40))  # longer than a row
-
-
-def test_conversations_are_packed_whole():
-  found = []
-  for batch in packing.pack(TEXTS, 4, LENGTH):
-    assert batch.tokens.shape == (4, LENGTH)
-    for row in range(4):
-      column = lambda x, row=row: x[row]
-      tokens, documents, positions, is_target = map(column, batch)
-      for number in range(1, documents.max() + 1):
-        [here] = np.nonzero(documents == number)
-        np.testing.assert_array_equal(np.diff(here), 1)
-        np.testing.assert_array_equal(positions[here], np.arange(len(here)))
-        found.append((tokens[here].tolist(), is_target[here].tolist()))
-      assert not is_target[documents == 0].any()
-  expected = []
-  for t in TEXTS:
-    counts = [False] * len(t.prompt_ids) + [True] * len(t.answer_ids)
-    expected.append(((t.prompt_ids + t.answer_ids)[:LENGTH], counts[:LENGTH]))
-  assert sorted(found) == sorted(expected)
-
-
-def test_a_box_is_opened_only_if_none_has_room():
-  assert packing.first_fit([4, 3, 2, 5, 1], 6) == [[0, 2], [1, 4], [3]]
-
-
-def test_texts_are_held_out():
-  rest, held_out = reading.split(TEXTS, 5)
-  assert [t.id for t in held_out] == ['0', '6', '12', '18', '24']
-  assert [t for t in TEXTS if t not in held_out] == rest
-  with pytest.raises(ValueError, match='--held_out below 25.* got 25'):
-    reading.split(TEXTS, 25)
+TEXTS = [text(i, 2 + 5 * i % 7, 3 + 11 * i % 13) for i in range(48)]
 
 
 def test_the_most_frequent_tokens_can_be_drafted():
@@ -116,7 +83,7 @@ def run(model, results):
       *(sys.executable, '-P', '-m', 'experiments.train_eagle'),
       *(f'--model={model}', f'--texts={model / "texts"}'),
       *('--run_name=a', f'--results_dir={results}', f'--length={LENGTH}'),
-      *('--held_out=8', '--draft_vocab=200', '--unroll=1', '--unroll=0.5'),
+      *('--draft_vocab=200', '--unroll=1', '--unroll=0.5'),
       *('--num_steps=30', '--rows=2', '--warmup_steps=5'),
       *('--learning_rate=0.01', '--eval_every=15'),
     ],
