@@ -11,7 +11,10 @@ setuptools.setup(
   packages=setuptools.find_packages(
     include=['specjax', 'specjax.*', 'experiments', 'experiments.*']
   ),
-  package_data={'experiments': ['data/*.json', 'data/*.jsonl']},
+  package_data={
+    'experiments': ['data/*.json', 'data/*.jsonl'],
+    'specjax': ['heads/*/*'],
+  },
   install_requires=[
     'absl-py>=2.1',
     'array-record>=0.6',
