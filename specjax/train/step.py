@@ -93,8 +93,9 @@ def make(
 
   Returns:
     `(state, frozen, batch) -> (state, metrics)`.  The given state is consumed;
-    `frozen` is whatever else the loss reads; arrays of `batch` have the rows as
-    leading axis.  `metrics` are those of `loss_fn` and `loss` (nats a target),
+    `frozen` is whatever else the loss reads, and is best put where it is needed
+    by `parallel.copy` before; arrays of `batch` have the rows as leading axis.
+    `metrics` are those of `loss_fn` and `loss` (nats a target),
     `targets` (a step), `gradient_norm` (before clipping) and `parameter_norm`
     (after the step).
 
@@ -197,7 +198,7 @@ def _accumulate(loss_fn, num_parts, params, frozen, rows):
 
 def _apply(optimizer, state, totals):
   """Takes the step that the totals of a batch ask for."""
-  # A batch without targets changes nothing but the optimiser's memory.
+  # Without targets all totals are 0, and so is the gradient.
   num_targets = jnp.maximum(totals.num_targets, 1)
   gradient = jax.tree.map(lambda x: x / num_targets, totals.gradient)
   updates, opt_state = optimizer.update(gradient, state.opt_state, state.params)
