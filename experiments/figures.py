@@ -23,6 +23,7 @@ from experiments import (
   waterfall,
 )
 from experiments.logprobs import report as logprob_report
+from experiments.planning import latency_report, plan_report, sources
 from experiments.profile import figure as profile_figure
 from experiments.walks import report as brw_report
 
@@ -40,10 +41,16 @@ FIGURES: Mapping[str, Callable[[Mapping], matplotlib.figure.Figure]] = {
   'brw_vs_bounds': brw_report.draw,
   'entropy_profile': profile_figure.draw,
   'acceptance': acceptance_report.draw,
+  'latency': latency_report.draw,
+  'plan': plan_report.draw,
 }
 
-# What every row of their tables has.
-_COLUMNS = ('capacity', 'curve', 'D', 'low', 'high')
+# What every row of their tables has, where they are not curves.
+_COLUMNS = {
+  'latency': sources.LATENCY_COLUMNS,
+  'plan': ('model', 'machine', 'batch', 'is_forecast'),
+}
+_CURVES = ('capacity', 'curve', 'D', 'low', 'high')
 
 
 def main():
@@ -83,8 +90,9 @@ def find_run(
     ValueError: a record that is none.
   """
   paths = (results_dir / experiment).glob(f'{run_name or "*"}/record.json')
+  columns = _COLUMNS.get(experiment, _CURVES)
   runs = [
-    (path.parent, records.load_record(path, _COLUMNS)) for path in sorted(paths)
+    (path.parent, records.load_record(path, columns)) for path in sorted(paths)
   ]
   return max(runs, key=lambda run: run[1]['finished'], default=None)
 

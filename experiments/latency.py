@@ -9,8 +9,9 @@ up to where computing takes as long as reading the weights.
 
 Times iterations of the decoding loop that accept no draft, every combination of
 `--capacities`, `--batches` and `--contexts` in turns, each round in another
-order; N = 1 is plain decoding.  Then fits the model of `theory.roofline`.
-Other programs on the machine spoil it: look at the quartiles.
+order; N = 1 is plain decoding.  Among them, what the machine can read and
+compute: the roofline.  Then fits the model of `theory.roofline`.  Other
+programs on the machine spoil it: look at the quartiles.
 
 Writes results/latency/<run>/: figure.png and figure.pdf, and record.json with
 the table.
@@ -27,7 +28,7 @@ import tqdm
 from absl import flags
 
 from experiments import common, draft_flags, records
-from experiments.planning import latency_report, options, sources
+from experiments.planning import latency_report, limits, options, sources
 from specjax.checkpoint import resolve
 from specjax.decode import latency
 from specjax.llama import linear
@@ -70,22 +71,10 @@ def main():
   samples = stages.arrays(
     'samples', functools.partial(measure, params, points, sorted(FLAGS.batches))
   )
-  sizes = sizes_of(params)
-  passes = latency.summarise(samples['passes'])
-  done = work(sizes, points)
-  fit = roofline.fit(done, passes.median)
-  model = roofline.seconds(fit.machine, done)
-  bare = roofline.seconds(fit.machine._replace(overhead=0.0), done)
-  records.finish_record(
-    folder,
-    record,
-    tabulate(points, passes, model=model, roofline=bare),
-    visits=tabulate_visits(
-      sorted(FLAGS.batches), latency.summarise(samples['visits'])
-    ),
-    fit=facts_of(fit),
-    sizes=sizes._asdict(),
+  table, facts = sum_up(
+    samples, points, sorted(FLAGS.batches), sizes_of(params)
   )
+  records.finish_record(folder, record, table, **facts)
   latency_report.show(records.load_record(folder / 'record.json'), folder)
 
 
@@ -94,7 +83,7 @@ def measure(
   points: Sequence[latency.Point],
   batches: Sequence[int],
 ) -> dict[str, np.ndarray]:
-  """Times all points, and visits of all batches, in turns.
+  """Times all points, visits of all batches and the machine, in turns.
 
   Args:
     params: the model.
@@ -102,17 +91,58 @@ def measure(
     batches: rows of visits, `B` of them.
 
   Returns:
-    Seconds: `passes [rounds, P]` and `visits [rounds, B]`.
+    Seconds: `passes [rounds, P]` and `visits [rounds, B]`; and of the `machine
+    [rounds, 2]` those of a byte that is read and of an operation.
   """
   of = {'num_steps': _STEPS.value, 'temperature': FLAGS.temperature}
   timers = [latency.pass_timer(params, point, **of) for point in points]
   timers += [latency.visit_timer(params, batch, **of) for batch in batches]
+  timers += [
+    limits.reading_timer(),
+    limits.computing_timer(jnp.dtype(FLAGS.dtype)),
+  ]
   total = (_REPEATS.value + 1) * len(timers)
   with tqdm.tqdm(total=total, unit='call') as bar:
     samples = latency.interleave(timers, _REPEATS.value, FLAGS.seed, bar.update)
   return {
     'passes': samples[:, : len(points)],
-    'visits': samples[:, len(points) :],
+    'visits': samples[:, len(points) : -2],
+    'machine': samples[:, -2:],
+  }
+
+
+def sum_up(
+  samples: Mapping[str, np.ndarray],
+  points: Sequence[latency.Point],
+  batches: Sequence[int],
+  sizes: roofline.Sizes,
+) -> tuple[list[dict], dict]:
+  """Makes the table of what `measure` found, and the facts beside it.
+
+  Args:
+    samples: seconds.
+    points: what passes were run with.
+    batches: rows of visits.
+    sizes: of the model.
+
+  Returns:
+    The table; and `visits`, the `machine`, the `fit` and `sizes`.
+  """
+  timings = {k: latency.summarise(v) for k, v in samples.items()}
+  done = work(sizes, points)
+  machine = roofline.Machine(*(1 / timings['machine'].median))
+  fit = roofline.fit(done, timings['passes'].median)
+  table = tabulate(
+    points,
+    timings['passes'],
+    model=roofline.seconds(fit.machine, done),
+    roofline=roofline.seconds(machine, done),
+  )
+  return table, {
+    'visits': tabulate_visits(batches, timings['visits']),
+    'machine': {'bandwidth': machine.bandwidth, 'peak': machine.peak},
+    'fit': facts_of(fit),
+    'sizes': sizes._asdict(),
   }
 
 

@@ -67,7 +67,7 @@ def table_text(record: Mapping) -> str:
   """Returns the table: times, their spread, and times over plain decoding."""
   lines = [
     'batch  context    N   ms [95 % of the median]   quartiles'
-    '     plain x   model'
+    '     plain x   model roofline'
   ]
   for batch in _values(record, 'batch'):
     for context in _values(record, 'context'):
@@ -79,6 +79,7 @@ def table_text(record: Mapping) -> str:
           f'{ms["seconds"]:>9.2f} [{ms["low"]:>7.2f}, {ms["high"]:>7.2f}]'
           f'{ms["first_quartile"]:>9.2f}{ms["third_quartile"]:>8.2f}'
           f'{row["seconds"] / rows[0]["seconds"]:>8.2f}{ms["model"]:>9.2f}'
+          f'{ms["roofline"]:>9.2f}'
         )
   for row in record['visits']:
     lines.append(
@@ -100,8 +101,12 @@ def sentence(record: Mapping) -> str:
   )
   reads = 'and' if fit['blend'] == 'sum' else 'or, if longer,'
   other = 'max' if fit['blend'] == 'sum' else 'sum'
+  machine = record['machine']
   return (
     f'In passes over one token of a row, a pass costs {costs} tokens. The '
+    f'machine reads at {_rate(machine["bandwidth"], "GB/s")} and computes at '
+    f'{_rate(machine["peak"], "GFLOP/s")}: plain decoding takes '
+    f'{rows[0]["seconds"] / rows[0]["roofline"]:.2f} times its roofline. The '
     f'model: {1e3 * fit["overhead"]:.2f} ms, reading at '
     f'{_rate(fit["bandwidth"], "GB/s")} {reads} computing at '
     f'{_rate(fit["peak"], "GFLOP/s")}; it is off by '
@@ -118,6 +123,7 @@ _TIMES = (
   'first_quartile',
   'third_quartile',
   'model',
+  'roofline',
 )
 
 
@@ -126,10 +132,7 @@ def _draw_batch(axes, rows, place):
   colour, marker = _LOOKS[place % len(_LOOKS)]
   batch = rows[0]['batch']
   sizes = np.array([row['capacity'] for row in rows])
-  ms = {
-    name: 1e3 * np.array([row[name] for row in rows])
-    for name in (*_TIMES, 'roofline')
-  }
+  ms = {name: 1e3 * np.array([row[name] for row in rows]) for name in _TIMES}
   axes.errorbar(
     sizes * 1.03**place,
     ms['seconds'],
@@ -142,7 +145,7 @@ def _draw_batch(axes, rows, place):
   )
   for name, line, words in (
     ('model', '--', 'model'),
-    ('roofline', ':', 'model without overhead'),
+    ('roofline', ':', 'roofline of the machine'),
   ):
     axes.plot(
       sizes,

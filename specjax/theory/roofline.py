@@ -187,7 +187,8 @@ def fit(done: Work, measured: np.ndarray) -> Fit:
   Least squares of `model / measured - 1`, none of the three below 0.  In a
   'max' the passes that are bound by computing are those of most operations a
   byte, so that all splits by intensity are tried.  A rate that no pass is bound
-  by is infinite.
+  by is infinite.  All passes read the weights, which only the keys and values
+  of many rows and long contexts tell from an overhead.
 
   Args:
     done: the work of the passes, `[P]`.

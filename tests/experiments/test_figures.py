@@ -15,6 +15,8 @@ from experiments import (
   curves,
   entropy_profile,
   figures,
+  latency,
+  plan,
   records,
   speed_of_light,
   where_tokens_go,
@@ -69,6 +71,8 @@ def test_figures_go_by_the_names_of_their_experiments():
     brw_vs_bounds.NAME,
     entropy_profile.NAME,
     acceptance.NAME,
+    latency.NAME,
+    plan.NAME,
   }
 
 
@@ -105,6 +109,8 @@ def test_what_is_there_is_drawn_and_what_is_missing_is_said(results):
     brw_vs_bounds.NAME,
     entropy_profile.NAME,
     acceptance.NAME,
+    latency.NAME,
+    plan.NAME,
   ]
   # Again, elsewhere: the same bytes.
   again = command(results, f'--out={results / "new" / "place"}')

@@ -65,6 +65,10 @@ def test_what_was_measured_is_planned_with(model, tmp_path):
     samples = dict(file)
   assert samples['passes'].shape == (6, 4)
   assert samples['visits'].shape == (6, 2)
+  rates = 1 / np.median(samples['machine'], axis=0)
+  assert [record['machine'][k] for k in ('bandwidth', 'peak')] == rates.tolist()
+  # Between a slow core and a fast accelerator.
+  assert 1e8 < rates[0] < 1e13 and 1e9 < rates[1] < 1e16
   np.testing.assert_allclose(
     sources.grid_of(record).seconds.value,
     np.median(samples['passes'], axis=0).reshape(2, 2, 1),
@@ -147,16 +151,23 @@ def hand_made():
     'blend': 'max',
     'errors': {'max': 0.01, 'sum': 0.25},
   }
-  return record | {'visits': visits, 'fit': fit, 'device': {'kind': 'cpu'}}
+  facts = {
+    'visits': visits,
+    'fit': fit,
+    'machine': {'bandwidth': 16e9, 'peak': 120e9},
+    'device': {'kind': 'cpu'},
+  }
+  return record | facts
 
 
 def test_the_words():
   record = hand_made()
   assert latency_report.sentence(record) == (
     'In passes over one token of a row, a pass costs 1.50 with 4 tokens. The '
-    'model: 2.00 ms, reading at 12.5 GB/s or, if longer, computing at no limit;'
-    ' it is off by 1.0% (root mean square over 8 points), by 25.0% as a sum of '
-    'both.'
+    'machine reads at 16 GB/s and computes at 120 GFLOP/s: plain decoding '
+    'takes 1.25 times its roofline. The model: 2.00 ms, reading at 12.5 GB/s '
+    'or, if longer, computing at no limit; it is off by 1.0% (root mean square '
+    'over 8 points), by 25.0% as a sum of both.'
   )
   head, *lines = latency_report.table_text(record).splitlines()
   assert len(lines) == 8 + 2
@@ -164,7 +175,7 @@ def test_the_words():
     ']', ''
   ).split() == [
     *('1', '8', '4', '15.00', '13.50', '18.00', '14.25', '16.50'),
-    *('1.50', '15.15'),
+    *('1.50', '15.15', '12.00'),
   ]
   assert '1.00 [   0.90,    1.20]' in lines[8]
 
