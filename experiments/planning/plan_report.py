@@ -9,6 +9,7 @@ import matplotlib.patches
 import numpy as np
 
 from experiments import figure_files
+from specjax.theory import planner
 
 _MOST_COLUMNS = 4
 # So dark that black letters can be read.
@@ -76,6 +77,8 @@ def sentence(record: Mapping) -> str:
     text = (
       f'{model}: drafting wins most on {_place(fastest)}, '
       f'{fastest["speedup"][0]:.2f} times plain decoding with {_what(fastest)}'
+      if fastest['name'] != planner.PLAIN
+      else f'{model}: drafting pays nowhere'
     )
     priced = [row for row in rows if row['price'] is not None]
     if priced:

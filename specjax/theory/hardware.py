@@ -4,12 +4,13 @@ Bandwidth, peak and memory are those of data sheets, which no program reaches:
 what follows from them is a forecast at best.  All of them, and the prices most
 of all, are there to be replaced by your own.
 
-Sources, read in November 2026:
+Sources, looked up in November 2026:
 
   TPU   cloud.google.com/tpu/docs/v5e, v5p and v6e, "key chip specifications".
         A link counts both directions there, here one.
-  GPU   NVIDIA's data sheets of the SXM modules of A100 80GB, H100 and H200;
-        bfloat16 without sparsity, NVLink in one direction.
+  GPU   NVIDIA's data sheets of the SXM modules of A100 80GB, H100 and H200, as
+        comparisons quote them; bfloat16 without sparsity, NVLink in one
+        direction.
 
 Prices are US dollars for a chip and an hour, on demand and without commitment:
 of TPUs Google's list prices for US regions in 2025, from memory; of GPUs the

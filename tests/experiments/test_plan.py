@@ -205,6 +205,8 @@ def test_rows_and_words():
     'batch 10, $666.67 with drafter, chain at N = 2.\n'
     'No plan for m on chip with batch 99: no room.'
   )
+  plain = record(row | {'name': planner.PLAIN, 'capacity': 1}, surface)
+  assert plan_report.sentence(plain).startswith('m: drafting pays nowhere; a')
   free = record(*rows(price=None))
   assert plan_report.table_text(free).endswith(' | - | - |')
   assert '$' not in plan_report.sentence(free)
