@@ -22,6 +22,7 @@ from experiments import (
   report,
   waterfall,
 )
+from experiments.heads import report as heads_report
 from experiments.logprobs import report as logprob_report
 from experiments.planning import latency_report, plan_report, sources
 from experiments.profile import figure as profile_figure
@@ -43,12 +44,14 @@ FIGURES: Mapping[str, Callable[[Mapping], matplotlib.figure.Figure]] = {
   'acceptance': acceptance_report.draw,
   'latency': latency_report.draw,
   'plan': plan_report.draw,
+  'train_eagle': heads_report.draw,
 }
 
 # What every row of their tables has, where they are not curves.
 _COLUMNS = {
   'latency': sources.LATENCY_COLUMNS,
   'plan': ('model', 'machine', 'batch', 'is_forecast'),
+  'train_eagle': ('step', 'loss'),
 }
 _CURVES = ('capacity', 'curve', 'D', 'low', 'high')
 

@@ -29,6 +29,7 @@ from absl import flags
 
 from experiments import common, records, train_flags
 from experiments.heads import reading, report
+from specjax import parallel
 from specjax.checkpoint import packaged, resolve
 from specjax.llama import eagle as eagle_lib
 from specjax.train import eagle, fit, lesson_files, optimizer
@@ -92,9 +93,9 @@ def main():
     token_ids,
     train.take([0]),
   )
-  weights = learn(
-    head, eagle.freeze(model.params, token_ids), train, held_out, folder
-  )
+  frozen = eagle.freeze(model.params, token_ids)
+  frozen = parallel.copy(frozen, jax.devices())
+  weights = learn(head, frozen, train, held_out, folder)
   table = report.read_table(folder / 'evaluation.csv')
   facts = {
     'verifier': model.name,
