@@ -19,8 +19,7 @@ from specjax.train import optimizer as optimizer_lib
 from specjax.train import step as step_lib
 
 NUM_STEPS = 12
-# Drawn at random.
-KILLS = np.random.default_rng(0).choice(range(4, 13), 3, replace=False)
+# Places drawn at random behind the first checkpoint.
 KILLS = np.random.default_rng(0).choice(range(4, 12), 3, replace=False)
 OPTIMIZER = optimizer_lib.adamw(optimizer_lib.schedule(0.1, NUM_STEPS, 3))
 
@@ -126,7 +125,7 @@ def test_a_run_takes_its_steps_and_leaves_what_it_says(whole):
   assert list((folder / 'tensorboard').iterdir())
 
 
-# Before the first checkpoint, and where it falls behind it.
+# Before the first checkpoint too.
 @pytest.mark.parametrize('stop_at', [2, *KILLS])
 def test_killed_and_resumed_is_as_never_killed(tmp_path, whole, stop_at):
   with pytest.raises(Killed):
