@@ -21,7 +21,7 @@ import numpy as np
 import tqdm
 from absl import flags
 
-from experiments import common, records
+from experiments import common, draft_flags, records
 from experiments import prompts as prompts_lib
 from experiments.self_data import exclusion, requests
 from specjax import sampling as sampling_lib
@@ -31,10 +31,6 @@ from specjax.decode import generate
 from specjax.train import continuations
 
 FLAGS = flags.FLAGS
-
-_TEMPERATURES = flags.DEFINE_multi_float(
-  'temperatures', [0.0, 1.0], 'Prompts take turns at them.', lower_bound=0
-)
 
 NAME = 'make_self_data'
 
@@ -60,7 +56,7 @@ def main():
   model = resolve.load(FLAGS.model, jnp.dtype(FLAGS.dtype))
   is_excluded = exclusion.of(prompt.text for prompt in prompts_lib.load())
   texts = unanswered(
-    model.tokenizer, _prompts(is_excluded), _TEMPERATURES.value, FLAGS.seed
+    model.tokenizer, _prompts(is_excluded), FLAGS.temperatures, FLAGS.seed
   )
   room = FLAGS.max_length - FLAGS.max_new_tokens
   texts = [text for text in texts if len(text.prompt_ids) <= room]
@@ -213,6 +209,7 @@ def _prompts(is_excluded: Callable[[str], bool]) -> list[prompts_lib.Prompt]:
 
 
 if __name__ == '__main__':
+  draft_flags.define('temperatures')
   common.run(
     main,
     defaults={
