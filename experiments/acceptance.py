@@ -34,6 +34,7 @@ from experiments import (
   common,
   curves,
   draft_flags,
+  draft_models,
   drafters,
   recipes,
   records,
@@ -50,8 +51,8 @@ NAME = 'acceptance'
 # Limits of runs that stand behind them.
 LIMITS = ('run', 'run_context', 'run_priced')
 
-# What of the flags is in the names of stages.
-_NAMED = ('drafters', 'trees', 'rules', 'temperatures')
+# What of the flags is in the names of stages, or what they hold of it.
+_NAMED = ('drafters', 'trees', 'rules', 'temperatures', 'eagle', 'draft_model')
 
 
 def main():
@@ -68,7 +69,7 @@ def main():
       f'same, got {",".join(FLAGS.rules)}'
     )
   found = recipes.combine(FLAGS.drafters, FLAGS.trees, FLAGS.rules)
-  draftings = _draftings(found, model)
+  draftings = _draftings(found, model, ids)
   folder = records.open_run(FLAGS.results_dir, NAME, FLAGS.run_name)
   record = records.new_record(NAME, common.flag_values())
   table, checks = [], []
@@ -155,9 +156,16 @@ def tabulate(
   return table, curves.limit_checks(limits, run_lengths, held, capacities, seed)
 
 
-def _draftings(found, model):
+def _draftings(found, model, ids):
   """Builds the drafters of all recipes."""
   corpus = common.corpus(model.tokenizer)
+  models = draft_models.load(
+    FLAGS.drafters,
+    model,
+    ids,
+    jnp.dtype(FLAGS.dtype),
+    **draft_flags.of_models(),
+  )
   return {
     recipe.name: drafters.make(
       recipe,
@@ -165,8 +173,7 @@ def _draftings(found, model):
       corpus,
       max_nodes=max(FLAGS.capacities),
       eos_ids=model.tokenizer.eos_ids,
-      skipped_layers=FLAGS.skipped_layers,
-      sigma=FLAGS.sigma,
+      models=models,
     )
     for recipe in found
   }
@@ -194,9 +201,7 @@ def _study(model, ids, draftings, temperature, folder: pathlib.Path):
 
 
 if __name__ == '__main__':
-  draft_flags.define(
-    'temperatures', 'trees', 'rules', 'skipped_layers', 'sigma'
-  )
+  draft_flags.define('temperatures', 'trees', 'rules', *draft_flags.MODELS)
   common.run(
     main,
     # The oracle's run is there anyway.

@@ -14,6 +14,9 @@ from experiments import recipes
 
 FLAGS = flags.FLAGS
 
+# Those that say which models draft.
+MODELS = ('skipped_layers', 'dulled_kl', 'eagle', 'draft_model')
+
 
 class ListParser(flags.ArgumentParser):
   """Parses `0,1` into a list without repetition, each part by its parser."""
@@ -44,6 +47,11 @@ def define(*names: str) -> None:
   for name in names:
     _DEFINE[name]()
     FLAGS.register_key_flag_for_module(sys.argv[0], FLAGS[name])
+
+
+def of_models() -> dict[str, object]:
+  """Returns the values of `MODELS` as `draft_models.load` takes them."""
+  return {name: FLAGS[name].value for name in MODELS}
 
 
 def _define_numbers(
@@ -85,11 +93,21 @@ def _define_skipped_layers() -> None:
   _define_numbers('skipped_layers', _LAYERS, None, text)
 
 
-def _define_sigma() -> None:
-  text = 'How dull dulled is: the noise in its logits, in nats.'
-  flags.DEFINE_float('sigma', 1.0, text, lower_bound=0)
+def _define_dulled_kl() -> None:
+  text = 'How dull dulled is: its mean KL(p || q) at temperature 1, in nats.'
+  flags.DEFINE_float('dulled_kl', 0.5, text, lower_bound=0)
   message = 'expected a finite number'
-  flags.register_validator('sigma', math.isfinite, message)
+  flags.register_validator('dulled_kl', math.isfinite, message)
+
+
+def _define_eagle() -> None:
+  text = 'Folder of an EAGLE-3 head in the published layout, for eagle.'
+  flags.DEFINE_string('eagle', None, text)
+
+
+def _define_draft_model() -> None:
+  text = 'The Llama that model drafts with: whatever --model takes.'
+  flags.DEFINE_string('draft_model', None, text)
 
 
 _DEFINE: Mapping[str, Callable[[], None]] = {
@@ -97,5 +115,7 @@ _DEFINE: Mapping[str, Callable[[], None]] = {
   'trees': _define_trees,
   'rules': _define_rules,
   'skipped_layers': _define_skipped_layers,
-  'sigma': _define_sigma,
+  'dulled_kl': _define_dulled_kl,
+  'eagle': _define_eagle,
+  'draft_model': _define_draft_model,
 }

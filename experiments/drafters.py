@@ -2,17 +2,15 @@
 
 import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import chex
-import jax.numpy as jnp
 
-from experiments import recipes
+from experiments import recipes, records
 from specjax.draft import (
   base,
   bigram,
-  dulled,
   filled,
   grown,
   lookup,
@@ -20,7 +18,6 @@ from specjax.draft import (
   suffix,
 )
 from specjax.draft import reader as reader_lib
-from specjax.llama import config as llama_config
 from specjax.llama import model as llama_model
 from specjax.trees import grow, rules, sequoia, shape_files, shapes
 
@@ -34,6 +31,20 @@ _MOST_LEVELS = 6
 _LEAST_GAIN = 0.1
 
 
+class DraftModel(NamedTuple):
+  """A model that drafts, as `draft_models` loads it.
+
+  Attributes:
+    reader: the model.
+    params: what it takes.
+    content: digest of the files that it came from, '' without any.
+  """
+
+  reader: reader_lib.Reader
+  params: chex.ArrayTree = ()
+  content: str = ''
+
+
 class Drafting(NamedTuple):
   """All that a decoder wants to know of a recipe.
 
@@ -41,11 +52,21 @@ class Drafting(NamedTuple):
     drafter: the drafter.
     params: what it takes.
     rule: name of the verification rule.
+    content: digest of the files that it was made of, '' without any.
   """
 
   drafter: base.Drafter
   params: chex.ArrayTree = ()
   rule: str = 'match'
+  content: str = ''
+
+  def stage(self, name: str) -> str:
+    """Returns a name for what was measured: it changes as the files do.
+
+    Args:
+      name: of the drafter.
+    """
+    return '-'.join(filter(None, (name, self.content)))
 
 
 def make(
@@ -55,8 +76,7 @@ def make(
   *,
   max_nodes: int,
   eos_ids: tuple[int, ...],
-  skipped_layers: Sequence[int] | None = None,
-  sigma: float = 1.0,
+  models: Mapping[str, DraftModel] | None = None,
 ) -> Drafting:
   """Builds a drafter.
 
@@ -66,16 +86,15 @@ def make(
     corpus: texts as token ids, for drafters that count or copy.
     max_nodes: largest tree that will be asked for.
     eos_ids: tokens that end a text.
-    skipped_layers: what `layer_skip` leaves out; see `kept_layers`.
-    sigma: how dull `dulled` is; see `specjax.draft.dulled`.
+    models: those that draft, by name; wanted by recipes of `recipes.MODELS`.
 
   Returns:
     The drafter, and the parameters and the rule that go with it.
 
   Raises:
-    ValueError: an unknown name, parts that do not go together, layers that the
-      verifier lacks, or a bad file; in use, a tree that a file has too few
-      nodes for.
+    ValueError: an unknown name, parts that do not go together, a model that is
+      not there, or a bad file; in use, a tree that a file has too few nodes
+      for.
     OSError: a file that cannot be read.
   """
   if reason := recipes.refusal(recipe):
@@ -87,72 +106,50 @@ def make(
   if name == 'suffix':
     return Drafting(suffix.make(), suffix.corpus(corpus, vocab_size))
   if name == 'bigram':
+    drafter = bigram.make(_shape_fn(tree, bigram.RATES))
     table = bigram.corpus_table(corpus, vocab_size)
-    return Drafting(bigram.make(_shape_fn(tree, bigram.RATES)), table)
+    return Drafting(drafter, table, content=_content(tree))
   if name == 'oracle':
     return Drafting(oracle.make(max_nodes, eos_ids))
-  reader, params = make_reader(name, verifier.config, skipped_layers, sigma)
+  if name not in (models or {}):
+    raise ValueError(f'expected the model {name} to draft with, got none')
+  model = models[name]
+  content = '-'.join(filter(None, (model.content, _content(tree))))
+  drafter = _of_model(model.reader, tree, rule, max_nodes, eos_ids)
+  return Drafting(drafter, model.params, rule, content)
+
+
+def features_of(draftings: Iterable[Drafting]) -> tuple[int, ...]:
+  """Returns the layers whose inputs drafters want to know of their prompts.
+
+  Args:
+    draftings: of which all that want any want the same.
+
+  Raises:
+    ValueError: some want other layers than others.
+  """
+  wanted = {drafting.drafter.features for drafting in draftings} - {()}
+  if len(wanted) > 1:
+    raise ValueError(
+      f'expected drafters that want the same features, got {sorted(wanted)}'
+    )
+  return wanted.pop() if wanted else ()
+
+
+def _of_model(reader, tree, rule, max_nodes, eos_ids):
+  """Returns the drafter of a model, by tree and rule."""
   if tree in recipes.GROWN:
-    drafter = grown.make(reader, _GROWN[tree], max_nodes, eos_ids)
-    return Drafting(drafter, params)
+    return grown.make(reader, _GROWN[tree], max_nodes, eos_ids)
   shape_fn = _shape_fn(tree, _MODEL_RATES)
   if rule == 'match':
-    drafter = filled.best(reader, shape_fn, max_nodes, eos_ids)
-  else:
-    replace = rule == 'with_replacement'
-    drafter = filled.drawn(reader, shape_fn, max_nodes, replace)
-  return Drafting(drafter, params, rule)
+    return filled.best(reader, shape_fn, max_nodes, eos_ids)
+  replace = rule == 'with_replacement'
+  return filled.drawn(reader, shape_fn, max_nodes, replace)
 
 
-def make_reader(
-  name: str,
-  config: llama_config.LlamaConfig,
-  skipped_layers: Sequence[int] | None = None,
-  sigma: float = 1.0,
-) -> tuple[reader_lib.Reader, chex.ArrayTree]:
-  """Builds a model that drafts.
-
-  Args:
-    name: one of `recipes.MODELS`.
-    config: of the verifier.
-    skipped_layers: as for `make`.
-    sigma: as for `make`.
-
-  Returns:
-    The reader, and the parameters that it takes.
-
-  Raises:
-    ValueError: an unknown name, or layers that the verifier lacks.
-  """
-  if name == 'layer_skip':
-    kept = kept_layers(config.num_layers, skipped_layers)
-    return reader_lib.layer_skip(config, kept), ()
-  if name == 'dulled':
-    return dulled.reader(), jnp.float32(sigma)
-  raise ValueError(
-    f'expected a model of {", ".join(recipes.MODELS)}, got {name!r}'
-  )
-
-
-def kept_layers(
-  num_layers: int, skipped: Sequence[int] | None
-) -> tuple[int, ...]:
-  """Returns the layers that run if some are left out.
-
-  Args:
-    num_layers: `L` of the verifier.
-    skipped: those left out; every third one of the middle third if None.
-
-  Raises:
-    ValueError: a layer that the verifier lacks.
-  """
-  if skipped is None:
-    skipped = range(num_layers // 3, 2 * num_layers // 3, 3)
-  if outside := [i for i in skipped if not 0 <= i < num_layers]:
-    raise ValueError(
-      f'expected layers in [0, {num_layers}) to leave out, got {outside[0]}'
-    )
-  return tuple(i for i in range(num_layers) if i not in skipped)
+def _content(tree):
+  """Digest of the file of a tree, '' for one that has a name."""
+  return records.digest_files(tree) if recipes.is_file(tree) else ''
 
 
 def _beam(num_nodes: int) -> grow.Rule:

@@ -20,7 +20,13 @@ from collections.abc import Iterator, Sequence
 import jax.numpy as jnp
 from absl import flags
 
-from experiments import common, draft_flags, drafters, recipes
+from experiments import (
+  common,
+  draft_flags,
+  draft_models,
+  drafters,
+  recipes,
+)
 from specjax import sampling as sampling_lib
 from specjax.checkpoint import resolve
 from specjax.decode import results
@@ -47,14 +53,20 @@ def main():
       f'{", ".join(recipe.name for recipe in found)} and {FLAGS.capacities}'
     )
   model = resolve.load(FLAGS.model, jnp.dtype(FLAGS.dtype))
+  corpus = common.corpus(model.tokenizer)
   drafting = drafters.make(
     found[0],
     model.params,
-    common.corpus(model.tokenizer),
+    corpus,
     max_nodes=FLAGS.capacities[0],
     eos_ids=model.tokenizer.eos_ids,
-    skipped_layers=FLAGS.skipped_layers,
-    sigma=FLAGS.sigma,
+    models=draft_models.load(
+      FLAGS.drafters,
+      model,
+      corpus,
+      jnp.dtype(FLAGS.dtype),
+      **draft_flags.of_models(),
+    ),
   )
   for turn in converse(
     model,
@@ -145,7 +157,7 @@ def say(answer: results.Generation, num_before: int, num_reused: int) -> str:
 
 
 if __name__ == '__main__':
-  draft_flags.define('trees', 'rules', 'skipped_layers', 'sigma')
+  draft_flags.define('trees', 'rules', *draft_flags.MODELS)
   common.run(
     main,
     drafters=recipes.NAMES,

@@ -1,32 +1,26 @@
 """Texts of one way of decoding, followed along those of plain decoding.
 
-Passes of different width add up in different order, so that scores differ by
-about 1e-4.  Two ways of decoding may therefore part where the best scores are a
-tie; decoding then goes on behind it with the token of plain decoding.
+Passes of different width add up in different order.  Two ways of decoding may
+therefore part where the best scores are a tie (see `ties`); decoding then goes
+on behind it with the token of plain decoding.
 """
 
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
-from experiments import drafters, measure
-from specjax import noise as noise_lib
+from experiments import drafters, measure, ties
 from specjax import sampling as sampling_lib
-from specjax.decode import generate, prefill, score
+from specjax.decode import generate, prefill
 from specjax.llama import model as llama_model
-
-# Scores closer than this are a tie.
-TIE = 1e-3
-
-# Scores are computed for texts padded to a multiple of this.
-_BUCKET = 128
 
 Arrays = Mapping[str, np.ndarray]
 ProgressFn = Callable[[int], None]
+
+# One of the texts has ended.
+_END = ties.Gap(math.inf, 0.0)
 
 
 class Comparison:
@@ -44,6 +38,8 @@ class Comparison:
     seed: int,
     max_new_tokens: int,
     max_length: int,
+    features: tuple[int, ...] = (),
+    tie: float | None = ties.TIE,
   ):
     """Binds model and prompts; nothing is run.
 
@@ -54,6 +50,8 @@ class Comparison:
       seed: of the prompts' own seeds.
       max_new_tokens: most tokens of an output.
       max_length: most tokens of prompt and output.
+      features: layers whose inputs drafters want; see `drafters.features_of`.
+      tie: scores closer than this are a tie; None measures it at every parting.
     """
     self._verifier = verifier
     self._eos_ids = eos_ids
@@ -61,6 +59,8 @@ class Comparison:
     self._seeds = np.random.SeedSequence(seed).generate_state(len(ids))
     self._max_new_tokens = max_new_tokens
     self._max_length = max_length
+    self._features = features
+    self._tie = tie
     # Caches are large: those of one batch size are held.
     self._read = functools.lru_cache(1)(self._read_prompts)
 
@@ -106,7 +106,7 @@ class Comparison:
 
     Returns:
       `num_tokens [R]` and `num_steps [R]` of the outputs, `num_compared [R]`,
-      and of every parting `row`, `place` and `gap`; see `follow`.
+      and of every parting `row`, `place`, `gap` and `limit`; see `follow`.
     """
     run = _join(
       measure.drafter_run(
@@ -133,8 +133,8 @@ class Comparison:
         ),
       )
       num_compared.append(count)
-      partings += [(row, place, gap) for place, gap in gaps.items()]
-    rows, places, gaps = np.reshape(partings, (-1, 3)).T
+      partings += [(row, place, *gap) for place, gap in gaps.items()]
+    rows, places, gaps, limits = np.reshape(partings, (-1, 4)).T
     return {
       'num_tokens': run['num_tokens'],
       'num_steps': run['num_steps'],
@@ -142,20 +142,19 @@ class Comparison:
       'row': rows.astype(int),
       'place': places.astype(int),
       'gap': gaps,
+      'limit': limits,
     }
 
   def _gap(self, place, token, *, row, text, temperature):
-    context = [*self._ids[row], *text[:place]]
-    scores = np.asarray(
-      next_scores(
-        self._verifier,
-        np.pad(context, (0, -len(context) % _BUCKET)),
-        len(context),
-        sampling_lib.make(1, temperature),
-        self._seeds[row],
-      )
+    return ties.gap(
+      self._verifier,
+      self._ids[row],
+      text[:place],
+      (token, text[place]),
+      sampling_lib.make(1, temperature),
+      self._seeds[row],
+      self._tie,
     )
-    return float(scores.max() - min(scores[token], scores[text[place]]))
 
   def _decode_on(self, place, *, row, text, temperature, drafting, num_nodes):
     result = generate.generate(
@@ -185,22 +184,23 @@ class Comparison:
       seeds=self._seeds,
       max_length=self._max_length,
       batch_size=batch_size,
+      features=self._features,
     )
 
 
 def follow(
   text: list[int],
   output: list[int],
-  gap_fn: Callable[[int, int], float],
+  gap_fn: Callable[[int, int], ties.Gap],
   decode_on_fn: Callable[[int], list[int]],
-) -> tuple[int, dict[int, float]]:
+) -> tuple[int, dict[int, ties.Gap]]:
   """Follows an output along the text that it should be, and on behind ties.
 
   Args:
     text: what plain decoding emitted.
     output: what is compared.
-    gap_fn: `(place, token) -> gap`: the most by which that token or the text's
-      own at the place lies below the best score there.
+    gap_fn: `(place, token) -> gap`: between the best score at the place and
+      those of that token and the text's own.
     decode_on_fn: `place -> tokens`: decodes anew what follows `text[:place]`.
 
   Returns:
@@ -213,42 +213,12 @@ def follow(
     same = _num_common(output, text[done:])
     place = done + same
     have_both = same < len(output) and place < len(text)
-    gaps[place] = gap_fn(place, output[same]) if have_both else math.inf
-    if gaps[place] >= TIE:
+    gaps[place] = gap_fn(place, output[same]) if have_both else _END
+    if gaps[place].size >= gaps[place].limit:
       return place, gaps
     done = place + 1
     output = decode_on_fn(done) if done < len(text) else []
   return len(text), gaps
-
-
-@jax.jit
-def next_scores(
-  verifier: llama_model.Params,
-  tokens: jax.Array,
-  length: jax.Array,
-  sampling: sampling_lib.Sampling,
-  seed: jax.Array,
-) -> jax.Array:
-  """Returns the scores of which plain decoding takes the largest.
-
-  Logits at temperature 0, else `log p(y) + g(y)` with the position's Gumbel
-  noise `g`, from one pass over the whole text.
-
-  Args:
-    verifier: the model.
-    tokens: `[T]` int32, padded on the right.
-    length: how many tokens there are, the position of the one that is scored.
-    sampling: of one row.
-    seed: of the row.
-
-  Returns:
-    `[V]`.
-  """
-  hidden, _ = score.read(verifier, tokens[None], tokens.shape[0])
-  logits = llama_model.head(verifier, hidden[:, length - 1])
-  noise = noise_lib.gumbel(seed, length, noise_lib.USE_TOKEN, logits.shape[-1])
-  noisy = sampling_lib.log_law(logits, sampling) + noise
-  return jnp.where(sampling.temperature == 0, logits, noisy)[0]
 
 
 def _num_common(left, right):

@@ -22,7 +22,7 @@ import numpy as np
 import tqdm
 from absl import flags
 
-from experiments import common, draft_flags, drafters, law_tests, records
+from experiments import common, draft_flags, draft_models, law_tests, records
 from specjax.checkpoint import resolve
 from specjax.decode import rules
 
@@ -50,8 +50,8 @@ def main():
   _, ids = common.load_prompts(
     model.tokenizer, FLAGS.prompts, FLAGS.prompts_per_kind, FLAGS.max_length
   )
-  reader, drafter_params = drafters.make_reader(
-    'layer_skip', model.params.config, FLAGS.skipped_layers
+  reader, drafter_params, _ = draft_models.layer_skip(
+    model.params.config, FLAGS.skipped_layers
   )
   folder = records.open_run(FLAGS.results_dir, NAME, FLAGS.run_name)
   record = records.new_record(NAME, common.flag_values())

@@ -182,7 +182,7 @@ def laws(verifier: llama_model.Params, text: Text, texts: Arrays) -> Arrays:
   Returns:
     The fields of `entropy.LawSummary`, `[R, T, ...]`.
   """
-  summary = _at_places(verifier, text, texts, text.sampling, _summarise)
+  summary = at_places(verifier, text, texts, text.sampling, _summarise)
   return vars(summary)
 
 
@@ -217,11 +217,28 @@ def moments_under(
   """
   # The law without temperature and filters stands for its logits.
   neutral = sampling_lib.make(len(text.tokens))
-  return _at_places(verifier, text, texts, neutral, fn)
+  return at_places(verifier, text, texts, neutral, fn)
 
 
-def _at_places(verifier, text, texts, sampling, summary_fn):
-  """Returns a pytree `[R, T, ...]` of the laws at the places of the outputs."""
+def at_places(
+  verifier: llama_model.Params,
+  text: Text,
+  texts: Arrays,
+  sampling: sampling_lib.Sampling,
+  summary_fn: SummaryFn,
+) -> chex.ArrayTree:
+  """Summarises laws where the outputs are.
+
+  Args:
+    verifier: the model.
+    text: the texts as read.
+    texts: what `plain_texts` returned.
+    sampling: of the laws, `[B]`.
+    summary_fn: what is kept of them, the same for all batches: one program.
+
+  Returns:
+    What it returned, `[R, T, ...]`; of no meaning past the end of an output.
+  """
   num_rows, width = texts['tokens'].shape
   last = text.tokens.shape[1] - 1
   before = text.prompt_lengths[:, None] - 1 + jnp.arange(width)

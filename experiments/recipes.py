@@ -3,6 +3,8 @@
   lookup, suffix   copy from the text; their trees are their own
   bigram           fills static trees
   layer_skip       the verifier without some layers: fills or grows trees
+  model            another Llama of the same vocabulary: fills or grows trees
+  eagle            an EAGLE-3 head on the verifier: fills or grows trees
   dulled           the verifier made dull: fills or grows trees
   oracle           grows the best tree there is
 
@@ -22,7 +24,7 @@ from typing import NamedTuple
 from specjax.decode import rules as rules_lib
 
 _OWN_TREES = ('lookup', 'suffix', 'oracle')
-MODELS = ('layer_skip', 'dulled')
+MODELS = ('layer_skip', 'model', 'eagle', 'dulled')
 NAMES = ('lookup', 'suffix', 'bigram', *MODELS, 'oracle')
 
 # What costs passes of the whole verifier is there to measure with.
@@ -135,8 +137,17 @@ def arity(tree: str) -> int | None:
   return int(match[1]) if match else None
 
 
+def is_file(tree: str) -> bool:
+  """Returns whether a tree is named by its file.
+
+  Args:
+    tree: its name.
+  """
+  return tree.endswith('.json')
+
+
 def _check_tree(tree):
-  if tree not in TREES and not arity(tree) and not tree.endswith('.json'):
+  if tree not in TREES and not arity(tree) and not is_file(tree):
     raise ValueError(
       f'expected a tree of {", ".join(TREES)}, another k_ary or a FILE.json, '
       f'got {tree!r}'

@@ -113,6 +113,26 @@ def digest(content: object) -> str:
   return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
+def digest_files(path: str | pathlib.Path) -> str:
+  """Names what a file, or a folder with all below it, holds in 16 digits.
+
+  Args:
+    path: of the file or the folder.
+
+  Raises:
+    OSError: a file that cannot be read.
+  """
+  path = pathlib.Path(path).expanduser()
+  files = filter(pathlib.Path.is_file, path.rglob('*'))
+  found = sorted(files) if path.is_dir() else [path]
+  contents = []
+  for file in found:
+    with file.open('rb') as opened:
+      content = hashlib.file_digest(opened, 'sha256').hexdigest()
+    contents.append((str(file.relative_to(path)), content))
+  return digest(contents)
+
+
 def new_record(experiment: str, flags: Mapping[str, object]) -> dict:
   """Begins the record of a run.
 

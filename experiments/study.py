@@ -71,6 +71,7 @@ class Study:
     self._ids = ids
     self._stages = stages
     self._groups = prefill.batch_rows(len(ids), batch_size)
+    features = drafters.features_of(draftings.values())
     self._read_prompts = lambda: prefill.read_prompts(
       model.params,
       ids,
@@ -79,6 +80,7 @@ class Study:
       seeds=np.random.SeedSequence(seed).generate_state(len(ids)),
       max_length=max_length,
       batch_size=batch_size,
+      features=features,
     )
     self._text = functools.lru_cache(_NUM_TEXTS_HELD)(self._read_text)
     self._draftings = draftings
@@ -155,19 +157,21 @@ class Study:
       lengths = self.oracle['length'][..., self.capacities.index(capacity)]
       return oracle_runs.run(lengths, self.run_lengths, self.max_new_tokens)
 
+    drafting = self._draftings[name]
+
     def compute(number, progress_fn):
       return measure.drafter_run(
         self._verifier,
         self._batches[number],
         self._eos_ids,
-        self._draftings[name],
+        drafting,
         capacity,
         self.max_new_tokens,
         progress_fn,
       )
 
     return self._over_batches(
-      f'{name}-{capacity}', self.max_new_tokens, compute
+      f'{drafting.stage(name)}-{capacity}', self.max_new_tokens, compute
     )
 
   def proposals(self, name: str) -> Arrays:
@@ -176,13 +180,13 @@ class Study:
     Args:
       name: of the drafter.
     """
-    plain = self.plain
+    plain, drafting = self.plain, self._draftings[name]
 
     def compute(number, progress_fn):
       batch, texts = self._batches[number], self._rows_of(plain, number)
       return proposals.everywhere(
         name,
-        self._draftings[name],
+        drafting,
         measure.whole_texts(batch, texts),
         np.asarray(batch.prefix.lengths),
         texts['num_tokens'],
@@ -192,7 +196,10 @@ class Study:
       )
 
     return self._over_batches(
-      f'{name}-proposals', self.max_new_tokens, compute, 'tree'
+      f'{drafting.stage(name)}-proposals',
+      self.max_new_tokens,
+      compute,
+      'tree',
     )
 
   @functools.cached_property

@@ -1,25 +1,29 @@
 """Does tree decoding emit the text of plain decoding, token for token?
 
 Claim: in float32 it does, greedy and sampled, for every drafter and shape, at
-every capacity and batch size.
+every capacity and batch size; in bfloat16 it does but for ties.
 
   launch/run.sh token_identity            6 prompts, some minutes on 2 cores
   launch/run.sh token_identity --prompts_per_kind=7 --max_new_tokens=64 \\
     --capacities=4,16                     42 prompts
+  launch/run.sh token_identity --dtype=bfloat16 --drafters=lookup,oracle \\
+    --batch_sizes=8
 
 `--trees` are tried with every drafter that takes them; see `recipes`.
 
 Where the best scores (logits at temperature 0, else log-probabilities with
-their noise) lie closer than 1e-3, rounding decides and the texts may part: such
-a tie is counted, and the rest of the text is compared behind it.  Parting
-anywhere else is a failure, and the exit code is 1.
+their noise) are a tie, rounding decides and the texts may part: it is counted,
+and the rest of the text is compared behind it.  Parting anywhere else is a
+failure, and the exit code is 1.  A tie in float32 is a gap below 1e-3.  In
+bfloat16, whose passes of different width differ a hundred times as much, the
+limit is measured at each parting; see `ties`.  The table says how wide the
+widest tie was, and which share of its limit the one nearest to it.
 
 Writes results/token_identity/<run>/record.json with the table.
 """
 
 import functools
 import itertools
-import math
 import sys
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -32,10 +36,12 @@ from absl import flags
 from experiments import (
   common,
   draft_flags,
+  draft_models,
   drafters,
   identity,
   recipes,
   records,
+  ties,
 )
 from specjax.checkpoint import resolve
 from specjax.theory import resample
@@ -45,7 +51,7 @@ FLAGS = flags.FLAGS
 NAME = 'token_identity'
 
 # Shared flags that leave no choice here.
-_FIXED = ('dtype', 'temperature', 'top_k', 'top_p', 'min_p')
+_FIXED = ('temperature', 'top_k', 'top_p', 'min_p')
 
 _BATCH_SIZES = flags.DEFINE(
   draft_flags.ListParser(flags.IntegerParser(lower_bound=1)),
@@ -73,9 +79,18 @@ def main():
         f'expected --{name}={FLAGS[name].default} in this experiment, '
         f'got {FLAGS[name].value}'
       )
-  model = resolve.load(FLAGS.model, jnp.float32)
+  dtype = jnp.dtype(FLAGS.dtype)
+  model = resolve.load(FLAGS.model, dtype)
   _, ids = common.load_prompts(
     model.tokenizer, FLAGS.prompts, FLAGS.prompts_per_kind, FLAGS.max_length
+  )
+  found = recipes.combine(FLAGS.drafters, FLAGS.trees, ['match'])
+  models = draft_models.load(
+    FLAGS.drafters,
+    model,
+    ids,
+    dtype,
+    **draft_flags.of_models(),
   )
   draftings = {
     recipe.name: drafters.make(
@@ -84,9 +99,9 @@ def main():
       ids,
       max_nodes=max(FLAGS.capacities),
       eos_ids=model.tokenizer.eos_ids,
-      skipped_layers=FLAGS.skipped_layers,
+      models=models,
     )
-    for recipe in recipes.combine(FLAGS.drafters, FLAGS.trees, ['match'])
+    for recipe in found
   }
   folder = records.open_run(FLAGS.results_dir, NAME, FLAGS.run_name)
   record = records.new_record(NAME, common.flag_values())
@@ -97,12 +112,13 @@ def main():
     seed=FLAGS.seed,
     max_new_tokens=FLAGS.max_new_tokens,
     max_length=FLAGS.max_length,
+    features=drafters.features_of(draftings.values()),
+    tie=ties.TIE if dtype == jnp.float32 else None,
   )
-  table = _compare_all(
-    comparison,
-    records.Stages(folder, common.flag_values()),
-    draftings,
+  stages = records.Stages(
+    folder, {**common.flag_values(), 'prompt_ids': records.digest(ids)}
   )
+  table = _compare_all(comparison, stages, draftings)
   records.finish_record(folder, record, table)
   print(table_text(table))
   print()
@@ -135,17 +151,19 @@ def _compare_all(comparison, stages, draftings):
   table = []
   with tqdm.tqdm(total=int(ends[-1]), unit='tok') as bar:
     for way, end in zip(ways, ends, strict=True):
+      drafting = draftings[way.drafter]
+      stage = drafting.stage('-'.join(map(str, way)))
       bar.set_description('-'.join(map(str, way)))
       compute = functools.partial(
         comparison.compare,
         plain[way.temperature],
-        draftings[way.drafter],
+        drafting,
         temperature=way.temperature,
         num_nodes=way.capacity,
         batch_size=way.batch_size,
         progress_fn=bar.update,
       )
-      arrays = stages.arrays('-'.join(map(str, way)), compute)
+      arrays = stages.arrays(stage, compute)
       bar.update(int(end) - bar.n)
       table.append(table_row(way, arrays, FLAGS.seed))
   return table
@@ -161,11 +179,11 @@ def table_row(way: Way, arrays: identity.Arrays, seed: int) -> dict:
 
   Returns:
     The way's fields, `prompts`, `tokens` compared, `partings` at ties,
-    `failures`, `widest_gap` (None where a text ended elsewhere), and `D` with
-    its 95 % interval over prompts, `low` to `high`.
+    `failures`, `widest_gap` of a tie and `widest_share` of its limit, both 0
+    without ties, and `D` with its 95 % interval over prompts, `low` to `high`.
   """
-  is_tie = arrays['gap'] < identity.TIE
-  widest = float(arrays['gap'].max(initial=0.0))
+  is_tie = arrays['gap'] < arrays['limit']
+  gaps, limits = arrays['gap'][is_tie], arrays['limit'][is_tie]
   interval = resample.ratio(arrays['num_tokens'], arrays['num_steps'], seed)
   return {
     **way._asdict(),
@@ -173,7 +191,8 @@ def table_row(way: Way, arrays: identity.Arrays, seed: int) -> dict:
     'tokens': int(arrays['num_compared'].sum()),
     'partings': int(is_tie.sum()),
     'failures': int((~is_tie).sum()),
-    'widest_gap': widest if math.isfinite(widest) else None,
+    'widest_gap': float(gaps.max(initial=0.0)),
+    'widest_share': float((gaps / limits).max(initial=0.0)),
     'D': float(interval.value),
     'low': float(interval.low),
     'high': float(interval.high),
@@ -185,12 +204,16 @@ def table_text(table: Sequence[Mapping]) -> str:
   counts = ('capacity', 'batch_size', 'prompts', 'tokens', 'partings')
   counts = (*counts, 'failures')
   head = f'{"drafter":<22}{"temperature":>11}'
-  lines = [head + ''.join(f'{name:>11}' for name in counts) + f'{"D":>20}']
+  head += ''.join(f'{name:>11}' for name in counts)
+  lines = [f'{head}{"widest gap":>18}{"D":>20}']
   for row in table:
     line = f'{row["drafter"]:<22}{row["temperature"]:>11g}'
     line += ''.join(f'{row[name]:>11}' for name in counts)
+    gap = ''
+    if row['partings']:
+      gap = f'{row["widest_gap"]:.1e} ({row["widest_share"]:.0%})'
     interval = f'{row["D"]:.2f} [{row["low"]:.2f}, {row["high"]:.2f}]'
-    lines.append(f'{line}{interval:>20}')
+    lines.append(f'{line}{gap:>18}{interval:>20}')
   return '\n'.join(lines)
 
 
@@ -208,15 +231,17 @@ def sentence(table: Sequence[Mapping]) -> str:
   )
   if not total('partings'):
     return f'{text}, without exception.'
-  widest = max(row['widest_gap'] for row in table)
+  widest = lambda name: max(row[name] for row in table)
   return (
     f'{text}; they parted at {total("partings")} ties, the widest of '
-    f'{widest:.1e}, and agreed again behind each of them.'
+    f'{widest("widest_gap"):.1e} and none wider than '
+    f'{widest("widest_share"):.0%} of its limit, and agreed again behind each '
+    f'of them.'
   )
 
 
 if __name__ == '__main__':
-  draft_flags.define('temperatures', 'trees', 'skipped_layers')
+  draft_flags.define('temperatures', 'trees', *draft_flags.MODELS)
   common.run(
     main,
     drafters=recipes.NAMES,

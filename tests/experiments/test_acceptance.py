@@ -57,7 +57,7 @@ def run(place, **flags):
     'drafters': 'lookup,bigram,dulled',
     'trees': 'chain,best_first',
     'rules': 'match,block',
-    'sigma': 0.5,
+    'dulled_kl': 0.1,
     **flags,
   }
   settings = {
@@ -133,9 +133,9 @@ def test_a_run_goes_on_with_what_is_new(place, finished):
   assert after == before
   record = records.load_record(folder / 'record.json')
   assert sorted(record['recipes']) == ['bigram-best_first', 'bigram-chain']
-  done = run(place, sigma=0.6)
+  done = run(place, dulled_kl=0.2)
   assert done.returncode == 2
-  assert '--sigma=0.5 (now 0.6)' in done.stderr
+  assert '--dulled_kl=0.1 (now 0.2)' in done.stderr
 
 
 def row(temperature, curve, capacity, mean):

@@ -1,5 +1,6 @@
 """Tests of experiments.drafters: a recipe becomes what it says."""
 
+import dataclasses
 import functools
 
 import jax
@@ -7,9 +8,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from experiments import drafters, recipes
+from experiments import draft_models, drafters, recipes
 from specjax.decode import generate, prefill
-from specjax.draft import base
+from specjax.draft import base, dulled
+from specjax.draft import eagle as eagle_lib
+from specjax.draft import reader as reader_lib
+from specjax.llama import eagle
 from specjax.trees import shape_files
 from specjax.trees import tree as tree_lib
 
@@ -20,6 +24,7 @@ PROMPTS = [[1, 2, 1, 2, 1], [5, 9, 5]]
 WAYS = [[0], [1], [0, 0], [0, 1], [1, 0], [0, 0, 0], [2]]
 # In the order in which a file is read.
 FIRST_PARENTS = [-1, 0, 0, 0, 1, 1, 2]
+FEATURES = (0, 1)
 
 
 @pytest.fixture(scope='module')
@@ -31,13 +36,36 @@ def file(tmp_path_factory):
 
 @pytest.fixture(scope='module')
 def batch(tiny):
-  [batch] = prefill.read_prompts(tiny, PROMPTS, max_new_tokens=12)
+  [batch] = prefill.read_prompts(
+    tiny, PROMPTS, max_new_tokens=12, features=FEATURES
+  )
   return batch
 
 
-def make(recipe, verifier, **options):
+@pytest.fixture(scope='module')
+def models(tiny):
+  """A model of each name, without files."""
+  config = eagle.EagleConfig(
+    layer=dataclasses.replace(tiny.config, num_layers=1),
+    draft_vocab_size=12,
+    features=FEATURES,
+  )
+  ids = jnp.arange(2, 14)
+  head = eagle.init_params(jax.random.key(1), config, ids, jnp.float32)
+  head = eagle.tied(head, tiny)
+  return {
+    'layer_skip': draft_models.layer_skip(tiny.config, [0]),
+    'dulled': drafters.DraftModel(dulled.reader(), jnp.float32(0.3)),
+    'model': drafters.DraftModel(
+      reader_lib.small_llama(tiny.config, tiny.config), tiny
+    ),
+    'eagle': drafters.DraftModel(eagle_lib.reader(config, tiny.config), head),
+  }
+
+
+def make(recipe, verifier, models=None):
   return drafters.make(
-    recipe, verifier, PROMPTS, max_nodes=N, eos_ids=EOS, **options
+    recipe, verifier, PROMPTS, max_nodes=N, eos_ids=EOS, models=models
   )
 
 
@@ -49,15 +77,23 @@ def first_proposal(verifier, batch, drafting, num_nodes=N):
   return propose(params, state, prefix.tokens, prefix.lengths)[0]
 
 
-def test_every_recipe_proposes_what_its_rule_asks_for(tiny, batch, file):
+def test_every_recipe_proposes_what_its_rule_asks_for(
+  tiny, batch, file, models
+):
+  others = [name for name in recipes.MODELS if name != 'dulled']
   found = recipes.combine(
-    recipes.NAMES, [*recipes.TREES, '3_ary', file], recipes.RULES
+    [name for name in recipes.NAMES if name not in others],
+    [*recipes.TREES, '3_ary', file],
+    recipes.RULES,
   )
+  # What holds of trees and rules holds for any model.
+  found += recipes.combine(others, ['chain', 'beam'], ['match', 'block'])
   assert len({recipe.rule for recipe in found}) == len(recipes.RULES)
   vocab_size = tiny.config.vocab_size
   for recipe in found:
-    drafting = make(recipe, tiny)
+    drafting = make(recipe, tiny, models)
     assert drafting.rule == recipe.rule
+    assert bool(drafting.content) == (recipe.tree == file)
     proposal = jax.eval_shape(
       lambda batch, drafting=drafting: first_proposal(tiny, batch, drafting),
       batch,
@@ -93,11 +129,17 @@ def test_static_trees_have_the_shape_of_their_name(tiny, batch, file, tree):
 
 @pytest.mark.parametrize(
   'recipe',
-  [recipes.Recipe('layer_skip', 'sequoia'), recipes.Recipe('dulled', 'beam')],
+  [
+    recipes.Recipe('layer_skip', 'sequoia'),
+    recipes.Recipe('dulled', 'beam'),
+    recipes.Recipe('eagle', 'opt_tree'),
+    recipes.Recipe('model', 'best_first'),
+  ],
+  ids=lambda recipe: recipe.name,
 )
-def test_texts_are_those_of_plain_decoding(tiny, batch, recipe):
+def test_texts_are_those_of_plain_decoding(tiny, batch, models, recipe):
   decode = functools.partial(generate.decode, tiny, batch, eos_ids=EOS)
-  drafting = make(recipe, tiny, skipped_layers=[0], sigma=0.3)
+  drafting = make(recipe, tiny, models)
   plain = decode()
   found = decode(
     drafter=drafting.drafter,
@@ -108,9 +150,8 @@ def test_texts_are_those_of_plain_decoding(tiny, batch, recipe):
   assert [text.tokens for text in found] == [text.tokens for text in plain]
 
 
-def test_a_verifier_that_is_hardly_dull_is_accepted_whole(tiny, batch):
-  recipe = recipes.Recipe('dulled', 'chain', 'block')
-  drafting = make(recipe, tiny, sigma=0.0)
+def test_the_verifier_itself_is_accepted_whole(tiny, batch, models):
+  drafting = make(recipes.Recipe('model', 'chain', 'block'), tiny, models)
   found = generate.decode(
     tiny,
     batch,
@@ -124,23 +165,41 @@ def test_a_verifier_that_is_hardly_dull_is_accepted_whole(tiny, batch):
     np.testing.assert_array_equal(text.steps.emitted, [4, 4, 4])
 
 
-def test_layers_are_left_out(tiny):
-  assert drafters.kept_layers(30, [3, 0, 29]) == tuple(
-    i for i in range(30) if i not in (0, 3, 29)
+def test_drafters_that_want_features_want_the_same(tiny, models):
+  drafting = lambda name: make(recipes.Recipe(name, 'chain'), tiny, models)
+  known = [drafting('bigram'), drafting('eagle'), drafting('model')]
+  assert drafters.features_of(known) == FEATURES
+  assert drafters.features_of(known[:1]) == ()
+  other = known[0].drafter._replace(features=(1,))
+  with pytest.raises(ValueError, match=r'same features, got .*\(1,\)'):
+    drafters.features_of([*known, drafters.Drafting(other)])
+
+
+# Kinds: measurements of a file's old content that are taken for the new one's.
+def test_what_was_measured_is_named_by_what_files_hold(tiny, models, tmp_path):
+  path = tmp_path / 'tree.json'
+
+  def stage(ways):
+    shape_files.save(path, shape_files.from_ways(ways))
+    drafting = make(recipes.Recipe('eagle', str(path)), tiny, models)
+    return drafting.stage('eagle-tree.json-16')
+
+  first = stage(WAYS)
+  assert first.startswith('eagle-tree.json-16-')
+  assert stage(WAYS[:-1]) != first
+  assert stage(WAYS) == first
+  model = models['eagle']._replace(content='head')
+  drafting = make(
+    recipes.Recipe('eagle', 'chain'), tiny, models | {'eagle': model}
   )
-  assert drafters.kept_layers(4, None) == (0, 2, 3)
-  assert drafters.kept_layers(2, []) == (0, 1)
-  with pytest.raises(ValueError, match=r'layers in \[0, 2\) .*got 2'):
-    make(recipes.Recipe('layer_skip', 'beam'), tiny, skipped_layers=[1, 2])
-  with pytest.raises(ValueError, match='expected rising layers'):
-    make(recipes.Recipe('layer_skip', 'beam'), tiny, skipped_layers=[0, 1])
+  assert drafting.stage('eagle-chain') == 'eagle-chain-head'
 
 
 def test_what_does_not_go_together_is_refused(tiny, batch, file):
   with pytest.raises(ValueError, match='lookup, which makes its own'):
     make(recipes.Recipe('lookup', 'chain'), tiny)
-  with pytest.raises(ValueError, match="layer_skip, dulled, got 'bigram'"):
-    drafters.make_reader('bigram', tiny.config)
+  with pytest.raises(ValueError, match='model eagle to draft with, got none'):
+    make(recipes.Recipe('eagle', 'chain'), tiny)
   with pytest.raises(OSError, match='missing.json'):
     make(recipes.Recipe('bigram', 'missing.json'), tiny)
   drafting = make(recipes.Recipe('bigram', file), tiny)
@@ -148,8 +207,3 @@ def test_what_does_not_go_together_is_refused(tiny, batch, file):
     jax.eval_shape(
       lambda batch: first_proposal(tiny, batch, drafting, 9), batch
     )
-
-
-def test_the_dulled_verifier_is_as_dull_as_is_asked(tiny):
-  _, params = drafters.make_reader('dulled', tiny.config, sigma=0.5)
-  assert params == jnp.float32(0.5)

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 import reference_decode
 
-from experiments import drafters, identity
+from experiments import drafters, identity, ties
 from specjax import noise as noise_lib
-from specjax import sampling as sampling_lib
 from specjax.draft import lookup, oracle
 from specjax.llama import model as llama_model
 
@@ -44,10 +43,16 @@ def params(tiny):
   return with_twin(tiny, 1 - 1e-5)
 
 
-def plain_texts(params, temperature):
+def plain_texts(params, temperature, tie=ties.TIE):
   """A comparison and its plain texts."""
   comparison = identity.Comparison(
-    params, EOS, PROMPTS, seed=SEED, max_new_tokens=MAX_NEW, max_length=64
+    params,
+    EOS,
+    PROMPTS,
+    seed=SEED,
+    max_new_tokens=MAX_NEW,
+    max_length=64,
+    tie=tie,
   )
   return comparison, comparison.plain(temperature, NUM_PROMPTS, no_progress)
 
@@ -75,44 +80,32 @@ def test_what_is_the_same_is_followed_to_its_end():
 
 
 def test_ties_are_counted_and_passed():
-  gaps = {(1, 9): 1e-4, (2, 8): 2e-4, (4, 7): 0.0}
+  # What is a tie is told for every place.
+  gaps = {
+    (1, 9): ties.Gap(1e-4, 1e-3),
+    (2, 8): ties.Gap(0.2, 0.3),
+    (4, 7): ties.Gap(0.0, 1e-3),
+  }
   redone = {2: [8, 8, 8], 3: [4, 7]}
   assert follow([1, 2, 3, 4, 5], [1, 9, 9], gaps, redone) == (
     5,
-    {1: 1e-4, 2: 2e-4, 4: 0.0},
+    {place: gap for (place, _), gap in gaps.items()},
   )
 
 
 def test_what_is_no_tie_ends_the_comparison():
-  gaps = {(0, 9): 1e-4, (2, 8): 0.5}
+  gaps = {(0, 9): ties.Gap(1e-4, 1e-3), (2, 8): ties.Gap(0.3, 0.3)}
   assert follow([1, 2, 3, 4], [9], gaps, {1: [2, 8, 4]}) == (
     2,
-    {0: 1e-4, 2: 0.5},
+    {0: gaps[0, 9], 2: gaps[2, 8]},
   )
 
 
 @pytest.mark.parametrize('output', [[1, 2], [1, 2, 3, 4], []])
 def test_an_end_elsewhere_is_no_tie(output):
   place = min(len(output), 3)
-  assert follow([1, 2, 3], output, {}, {}) == (place, {place: math.inf})
-
-
-@pytest.mark.parametrize('temperature', [0.0, 0.7])
-def test_scores_are_those_of_the_slow_twin(params, temperature):
-  tokens, seed = PROMPTS[2], 77
-  logits = reference_decode.logits_after(params, tokens)[-1]
-  expected = logits
-  if temperature:
-    law = reference_decode.slow_law(logits, temperature, 0, 1.0, 0.0)
-    noise = noise_lib.gumbel(seed, len(tokens), noise_lib.USE_TOKEN, VOCAB)
-    expected = np.log(law) + noise
-  sampling = sampling_lib.make(1, temperature)
-  got = identity.next_scores(
-    params, np.pad(tokens, (0, 9)), len(tokens), sampling, np.uint32(seed)
-  )
-  np.testing.assert_allclose(got, expected, atol=1e-4)
-  text, _ = reference_decode.plain(params, tokens, (), 1, 64, seed, sampling)
-  assert text == [int(np.argmax(got))]
+  end = ties.Gap(math.inf, 0.0)
+  assert follow([1, 2, 3], output, {}, {}) == (place, {place: end})
 
 
 @pytest.mark.parametrize('temperature', [0.0, 1.0])
@@ -146,7 +139,8 @@ def test_a_wrong_token_is_found_with_its_gap(params, temperature):
       seed, len(context), noise_lib.USE_TOKEN, VOCAB
     )
   gap = scores[right] - scores[wrong]
-  assert gap > identity.TIE
+  assert gap > ties.TIE
+  assert arrays['limit'].tolist() == [ties.TIE]
   np.testing.assert_allclose(arrays['gap'], [gap], atol=1e-4)
 
 
@@ -162,3 +156,21 @@ def test_texts_agree_again_behind_ties(tiny, params):
   np.testing.assert_array_equal(arrays['place'], places)
   assert len(rows) > len(set(rows)) > 1
   assert np.all((arrays['gap'] > 0) & (arrays['gap'] < 1e-4))
+
+
+# Passes that differ by 0.01 up and down, so that more is a tie.
+def test_a_measured_limit_is_that_of_its_place(tiny, monkeypatch):
+  shake = np.resize([0.01, -0.01], VOCAB)
+  real = ties.next_scores
+
+  def next_scores(model, tokens, length, sampling, seed, num_together):
+    scores = real(model, tokens, length, sampling, seed, num_together)
+    return scores + shake * (num_together < length)
+
+  monkeypatch.setattr(ties, 'next_scores', next_scores)
+  _, plain = plain_texts(with_twin(tiny, 1 + 2e-3), 0.0)
+  comparison, _ = plain_texts(with_twin(tiny, 1 - 2e-3), 0.0, tie=None)
+  arrays = compare(comparison, plain, 'lookup', 0.0)
+  np.testing.assert_array_equal(arrays['num_compared'], plain['num_tokens'])
+  assert arrays['gap'].max() > ties.TIE
+  np.testing.assert_allclose(arrays['limit'], 6 * shake.std(), rtol=1e-3)

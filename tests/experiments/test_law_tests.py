@@ -9,7 +9,7 @@ import pytest
 import reference_decode
 from scipy import stats
 
-from experiments import drafters, law_tests, lossless
+from experiments import draft_models, law_tests, lossless
 from specjax.decode import rules
 
 VOCAB, NUM_TEXTS = 5, 20_000
@@ -43,7 +43,7 @@ def test_laws_that_are_off_by_5_percent_are_found_out(rule):
 
 def test_laws_are_those_after_contexts_of_their_likeliest_tokens(tiny):
   skipped = [0]
-  reader, params = drafters.make_reader('layer_skip', tiny.config, skipped)
+  reader, params, _ = draft_models.layer_skip(tiny.config, skipped)
   found = law_tests.read(tiny, reader, params, PROMPTS, KEPT)
   for row, prompt in enumerate(PROMPTS):
     logits = reference_decode.logits_after(tiny, prompt)[-1]
@@ -60,7 +60,7 @@ def test_laws_are_those_after_contexts_of_their_likeliest_tokens(tiny):
 
 
 def test_no_layer_left_out_reads_the_verifiers_laws(tiny):
-  reader, params = drafters.make_reader('layer_skip', tiny.config, [])
+  reader, params, _ = draft_models.layer_skip(tiny.config, [])
   found = law_tests.read(tiny, reader, params, PROMPTS, KEPT)
   np.testing.assert_allclose(found['log_q'], found['log_p'], atol=1e-4)
 

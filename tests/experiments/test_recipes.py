@@ -22,7 +22,7 @@ def goes_together(drafter, tree, rule):
   if rule == 'match':
     grown = {'beam', 'opt_tree', 'best_paths'}
     return tree in trees.get(drafter, static | grown)
-  if drafter not in ('layer_skip', 'dulled'):
+  if drafter not in ('layer_skip', 'model', 'eagle', 'dulled'):
     return False
   return tree == 'chain' if rule == 'block' else tree in static
 

@@ -139,6 +139,30 @@ def test_a_killed_run_goes_on_where_it_stopped(tmp_path):
   assert files_in(tmp_path) == ['baseline.npz', 'flags.json', 'oracle.npz']
 
 
+def test_files_are_named_by_what_they_hold(tmp_path):
+  path, folder = tmp_path / 'tree.json', tmp_path / 'head'
+  found = []
+  for text in ('[[0]]', '[[1]]', '[[0]]'):
+    path.write_text(text)
+    found.append(records.digest_files(path))
+  assert found[0] == found[2] != found[1]
+
+  def of_folder(**contents):
+    for old in folder.rglob('*.bin'):
+      old.unlink()
+    for name, content in contents.items():
+      (folder / 'deep').mkdir(parents=True, exist_ok=True)
+      (folder / 'deep' / f'{name}.bin').write_bytes(content)
+    return records.digest_files(folder)
+
+  one = of_folder(a=b'1', b=b'2')
+  assert of_folder(b=b'2', a=b'1') == one
+  others = [of_folder(a=b'2', b=b'1'), of_folder(a=b'12'), of_folder(a=b'1')]
+  assert len({one, *others}) == 4
+  with pytest.raises(OSError, match='nothing'):
+    records.digest_files(tmp_path / 'nothing')
+
+
 def test_it_is_said_how_far_a_run_came(tmp_path):
   assert records.standing(tmp_path) is None
   stages = records.Stages(tmp_path, FLAGS)

@@ -19,13 +19,13 @@ NUM_BATCHES = 3  # of two prompts at most
 SEED = 3
 
 
-def make(params, task, folder, batch_size):
+def make(params, task, folder, batch_size, content=''):
   return study_lib.Study(
     resolve.Checkpoint(
       params, types.SimpleNamespace(eos_ids=task.eos_ids), 'tiny'
     ),
     task.prompts,
-    {'lookup': drafters.Drafting(lookup.make())},
+    {'lookup': drafters.Drafting(lookup.make(), content=content)},
     task.sampling,
     records.Stages(folder, {'batch_size': batch_size}),
     seed=SEED,
@@ -138,3 +138,42 @@ def test_a_finished_study_asks_nothing_of_the_model(
   measure_all(make(tiny, task, tmp_path, 2))
   blank = tiny.replace(weights=jax.tree.map(np.zeros_like, tiny.weights))
   assert_same(measure_all(make(blank, task, tmp_path, 2)), undisturbed[0])
+
+
+# Kinds: measurements of a file's old content that are taken for the new one's.
+def test_what_a_drafter_was_made_of_is_in_its_stages(tiny, task, tmp_path):
+  for content in ('', 'a1', 'b2'):
+    study = make(tiny, task, tmp_path, 2, content)
+    study.run('lookup', 6)
+    study.proposals('lookup')
+  kinds = ['', '-a1', '-b2']
+  names = [f'lookup{k}-{x}' for k in kinds for x in ('6', 'proposals')]
+  assert stages_in(tmp_path) == sorted(
+    f'{n}-{i}' for n in ['plain', *names] for i in range(NUM_BATCHES)
+  )
+
+
+def test_prompts_are_read_with_what_drafters_want_to_know(tiny, task, tmp_path):
+  told = []
+
+  def init(params, prefix):
+    told.append(prefix.feature_layers)
+    return ()
+
+  drafter = lookup.make()._replace(init=init, features=(0, 1))
+  study = study_lib.Study(
+    resolve.Checkpoint(
+      tiny, types.SimpleNamespace(eos_ids=task.eos_ids), 'tiny'
+    ),
+    task.prompts[:1],
+    {'curious': drafters.Drafting(drafter)},
+    jax.tree.map(lambda x: x[:1], task.sampling),
+    records.Stages(tmp_path, {}),
+    seed=SEED,
+    capacities=CAPACITIES,
+    max_new_tokens=LIMIT,
+    max_length=128,
+    batch_size=2,
+  )
+  study.run('curious', 6)
+  assert told == [(0, 1)]

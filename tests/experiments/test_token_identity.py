@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from experiments import identity, records, token_identity
+from experiments import records, token_identity
 from specjax import tokenizer
 from specjax.checkpoint import orbax_store
 from specjax.llama import model as llama_model
@@ -21,25 +21,27 @@ ROOT = pathlib.Path(__file__).parents[2]
 WAY = token_identity.Way('lookup', 1.0, 4, 8)
 
 
-def row_of(gaps):
+def row_of(gaps, limit=1e-3):
   arrays = {
     'num_tokens': np.array([10, 6]),
     'num_steps': np.array([5, 3]),
     'num_compared': np.array([10, 4]),
     'gap': np.array(gaps),
+    'limit': np.full(len(gaps), limit),
   }
   return token_identity.table_row(WAY, arrays, seed=0)
 
 
 def test_a_row_counts_ties_and_failures_apart():
-  row = row_of([1e-5, 3e-4, identity.TIE, np.inf])
+  row = row_of([1e-5, 3e-4, 1e-3, np.inf])
   assert row == {
     **WAY._asdict(),
     'prompts': 2,
     'tokens': 14,
     'partings': 2,
     'failures': 2,
-    'widest_gap': None,
+    'widest_gap': 3e-4,
+    'widest_share': pytest.approx(0.3),
     'D': 2.0,
     'low': 2.0,
     'high': 2.0,
@@ -53,7 +55,10 @@ def test_the_sentence_says_the_worst():
     '1 ways of decoding emitted 14 tokens as plain decoding does, '
     'without exception.'
   )
-  assert 'parted at 4 ties, the widest of 2.0e-04' in sentence([parted] * 2)
+  assert (
+    'parted at 4 ties, the widest of 2.0e-04 and none wider than 20% of its '
+    'limit' in sentence([parted] * 2)
+  )
   assert sentence([same, failed, parted]).startswith('FAILURE: 1 texts')
 
 
@@ -99,7 +104,8 @@ def test_a_run_writes_its_table_and_a_failure_is_told(model, tmp_path):
   stage = folder / 'stages' / 'lookup-1.0-3-2.npz'
   with np.load(stage) as file:
     arrays = dict(file)
-  records.write_npz(stage, **arrays | {'gap': np.array([0.5])})
+  gaps = {'gap': np.array([0.5]), 'limit': np.array([1e-3])}
+  records.write_npz(stage, **arrays | gaps)
   result = run(model, tmp_path)
   assert result.returncode == 1
   assert result.stdout.splitlines()[-1].startswith('FAILURE: 1 texts')
@@ -115,12 +121,43 @@ def test_lists_of_numbers_are_parsed():
       parse(text)
 
 
+def test_partings_stand_in_the_table_with_the_widest_tie():
+  lines = token_identity.table_text([row_of([]), row_of([0.03, 0.2], 0.4)])
+  head, same, parted = lines.splitlines()
+  assert head.split('failures')[1].split() == ['widest', 'gap', 'D']
+  assert same.split()[-4:] == ['0', '2.00', '[2.00,', '2.00]']
+  assert '0     2.0e-01 (50%)   2.00 [' in parted
+  assert len(head) == len(same) == len(parted)
+
+
+# Kinds: texts of other prompts or another tree under the name of the old ones.
+def test_what_files_hold_decides_whether_a_stage_is_taken(model, tmp_path):
+  tree, prompts = tmp_path / 'tree.json', tmp_path / 'prompts.jsonl'
+  text = (model / 'prompts.jsonl').read_text()
+  prompts.write_text(text)
+  tree.write_text('[[0], [0, 0]]')
+  arguments = (
+    *(f'--prompts={prompts}', f'--trees={tree}'),
+    *('--drafters=bigram', '--temperatures=0'),
+  )
+  result = run(model, tmp_path, *arguments)
+  assert result.returncode == 0, result.stderr
+  stages = tmp_path / token_identity.NAME / 'a' / 'stages'
+  name = f'bigram-tree.json-0.0-3-2-{records.digest_files(tree)}'
+  assert {path.stem for path in stages.iterdir()} == {'plain-0', name}
+  prompts.write_text(text.replace('ab', 'ba'))
+  result = run(model, tmp_path, *arguments)
+  assert result.returncode == 2
+  assert '--prompt_ids=' in result.stderr
+
+
 @pytest.mark.parametrize(
   ('argument', 'message'),
   [
     ('--temperature=0.5', 'expected --temperature=1.0 in this experiment'),
     ('--temperatures=0,nan', 'expected finite numbers'),
     ('--trees=wide', "or a FILE.json, got 'wide'"),
+    ('--drafters=eagle', 'expected --eagle=FOLDER of an EAGLE-3 head'),
   ],
 )
 def test_a_mistake_of_the_user_is_one_line(model, tmp_path, argument, message):
