@@ -2,7 +2,7 @@
 
   launch/run.sh make_self_data --run_name=self
   launch/run.sh train_eagle --run_name=head \\
-    --texts=results/make_self_data/self/texts
+    --self_data=results/make_self_data/self/texts
 
 First the verifier reads all texts, once, and what it says of them is kept; then
 the head learns from that, epoch by epoch.  Each --unroll weighs a step of
@@ -40,7 +40,7 @@ FLAGS = flags.FLAGS
 NAME = 'train_eagle'
 
 _TEXTS = flags.DEFINE_string(
-  'texts', None, 'Folder of texts that make_self_data wrote.'
+  'self_data', None, 'Folder of texts that make_self_data wrote.'
 )
 _LESSONS = flags.DEFINE_string(
   'lessons',
@@ -62,7 +62,7 @@ def main():
   """Reads, trains, and writes the head."""
   if _TEXTS.value is None:
     raise ValueError(
-      'expected --texts=FOLDER, as make_self_data writes it, got none'
+      'expected --self_data=FOLDER, as make_self_data writes it, got none'
     )
   model = resolve.load(FLAGS.model, jnp.float32)
   folder = records.open_run(FLAGS.results_dir, NAME, FLAGS.run_name)

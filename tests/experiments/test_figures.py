@@ -19,6 +19,7 @@ from experiments import (
   plan,
   records,
   speed_of_light,
+  train_eagle,
   where_tokens_go,
 )
 
@@ -73,6 +74,7 @@ def test_figures_go_by_the_names_of_their_experiments():
     acceptance.NAME,
     latency.NAME,
     plan.NAME,
+    train_eagle.NAME,
   }
 
 
@@ -111,6 +113,7 @@ def test_what_is_there_is_drawn_and_what_is_missing_is_said(results):
     acceptance.NAME,
     latency.NAME,
     plan.NAME,
+    train_eagle.NAME,
   ]
   # Again, elsewhere: the same bytes.
   again = command(results, f'--out={results / "new" / "place"}')

@@ -81,7 +81,7 @@ def run(model, results):
   return subprocess.run(
     [
       *(sys.executable, '-P', '-m', 'experiments.train_eagle'),
-      *(f'--model={model}', f'--texts={model / "texts"}'),
+      *(f'--model={model}', f'--self_data={model / "texts"}'),
       *('--run_name=a', f'--results_dir={results}', f'--length={LENGTH}'),
       *('--draft_vocab=200', '--unroll=1', '--unroll=0.5'),
       *('--num_steps=30', '--rows=2', '--warmup_steps=5'),
