@@ -109,18 +109,27 @@ class Drafter(NamedTuple):
   features: tuple[int, ...] = ()
 
 
-def stateless(propose_fn: Callable[..., Proposal]) -> Drafter:
+def stateless(
+  propose_fn: Callable[..., Proposal],
+  check_fn: Callable[[Params], None] = lambda params: None,
+) -> Drafter:
   """Returns a drafter that needs nothing but the tokens so far.
 
   Args:
     propose_fn: `(params, tokens [B, S], lengths [B], num_nodes) -> Proposal`.
+    check_fn: called in `init`, to refuse parameters by a `ValueError`.
   """
+
+  def init(params, prefix):
+    del prefix
+    check_fn(params)
+    return ()
 
   def propose(params, state, tokens, lengths, num_nodes):
     return propose_fn(params, tokens, lengths, num_nodes), state
 
   return Drafter(
-    init=lambda params, prefix: (),
+    init=init,
     propose=propose,
     observe=lambda params, state, verdict: state,
   )
@@ -129,3 +138,20 @@ def stateless(propose_fn: Callable[..., Proposal]) -> Drafter:
 def last_tokens(tokens: jax.Array, lengths: jax.Array) -> jax.Array:
   """Returns `[B]`: the last token of each row, the root of its next tree."""
   return jax.vmap(lambda row, length: row[length - 1])(tokens, lengths)
+
+
+def check_vocabulary(vocab_size: int, verifier_size: int) -> None:
+  """Refuses a drafter that does not speak with its verifier's tokens.
+
+  Args:
+    vocab_size: tokens that the drafter knows.
+    verifier_size: tokens that the verifier knows.
+
+  Raises:
+    ValueError: they differ.
+  """
+  if vocab_size != verifier_size:
+    raise ValueError(
+      'expected a drafter with the vocabulary of its verifier, of '
+      f'{verifier_size} tokens, got {vocab_size}'
+    )

@@ -80,7 +80,19 @@ def make(shape_fn: shapes.ShapeFn = default_shape) -> base.Drafter:
 
   Args:
     shape_fn: from a number of nodes to the static shape that is filled.
+
+  Returns:
+    The drafter.
+
+  Raises:
+    ValueError: in `init`, the table of another vocabulary than the verifier's;
+      in `propose`, a shape of more ranks than the table has.
   """
+
+  def check(params):
+    base.check_vocabulary(
+      len(params.drafter), params.verifier.config.vocab_size
+    )
 
   def propose(params, tokens, lengths, num_nodes):
     shape = shape_fn(num_nodes)
@@ -93,7 +105,7 @@ def make(shape_fn: shapes.ShapeFn = default_shape) -> base.Drafter:
     fill = functools.partial(_fill, shape, params.drafter)
     return base.Proposal(jax.vmap(fill)(tokens, lengths))
 
-  return base.stateless(propose)
+  return base.stateless(propose, check)
 
 
 def num_unheard(

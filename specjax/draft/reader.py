@@ -60,11 +60,7 @@ def small_llama(
     ValueError: vocabularies of unequal size; in `init`, texts that may grow
       longer than the drafter was made for.
   """
-  if config.vocab_size != verifier_config.vocab_size:
-    raise ValueError(
-      'expected a drafter with the vocabulary of its verifier, of '
-      f'{verifier_config.vocab_size} tokens, got {config.vocab_size}'
-    )
+  base.check_vocabulary(config.vocab_size, verifier_config.vocab_size)
   return _llama(lambda params: params.drafter)
 
 

@@ -48,10 +48,12 @@ class Corpus:
     places: `[P]` int32 every token that is followed by another of its text, by
       the order of what it ends: of its token, then the one before it, and so
       on.
+    vocab_size: `V` of the tokens, static to jit.
   """
 
   tokens: jax.Array
   places: jax.Array
+  vocab_size: int = struct.field(pytree_node=False)
 
 
 class _Matches(NamedTuple):
@@ -101,7 +103,8 @@ def corpus(texts: Sequence[Sequence[int]], vocab_size: int) -> Corpus:
   places = places[is_token[places] & np.roll(is_token, -1)[places]]
   if not len(places):
     raise ValueError('expected a text of at least 2 tokens, got none')
-  return Corpus(jnp.asarray(tokens, jnp.int32), jnp.asarray(places, jnp.int32))
+  as_int = lambda x: jnp.asarray(x, jnp.int32)
+  return Corpus(as_int(tokens), as_int(places), vocab_size)
 
 
 @functools.cache
@@ -118,7 +121,8 @@ def make(max_match: int = 8, num_matches: int = 64) -> base.Drafter:
     The drafter.
 
   Raises:
-    ValueError: an argument below 1.
+    ValueError: an argument below 1; in `init`, a corpus of another vocabulary
+      than the verifier's.
   """
   if max_match < 1 or num_matches < 1:
     raise ValueError(
@@ -126,13 +130,19 @@ def make(max_match: int = 8, num_matches: int = 64) -> base.Drafter:
       f'{max_match} and {num_matches}'
     )
 
+  def check(params):
+    if isinstance(params.drafter, Corpus):
+      base.check_vocabulary(
+        params.drafter.vocab_size, params.verifier.config.vocab_size
+      )
+
   def propose(params, tokens, lengths, num_nodes):
     one_row = functools.partial(
       _propose_row, params.drafter, num_nodes, max_match, num_matches
     )
     return base.Proposal(jax.vmap(one_row)(tokens, lengths))
 
-  return base.stateless(propose)
+  return base.stateless(propose, check)
 
 
 def _propose_row(texts, num_nodes, max_match, num_matches, tokens, length):

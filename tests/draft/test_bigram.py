@@ -132,3 +132,9 @@ def test_a_shape_of_more_ranks_than_the_table_is_refused():
   drafter = bigram.make(lambda n: shapes.k_ary(n, 3))
   with pytest.raises(ValueError, match='ranks below 2, got rank 2'):
     drafter.propose(params, (), jnp.zeros((1, 8), int), jnp.array([3]), 4)
+
+
+def test_the_table_of_another_vocabulary_is_refused(tiny):
+  params = base.Params(tiny, bigram.corpus_table(CORPUS, VOCAB, 2), None)
+  with pytest.raises(ValueError, match='of 23 tokens, got 12'):
+    bigram.make().init(params, None)

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import reference_decode
+import reference_programs
 
 from specjax.decode import generate
 from specjax.draft import base, lookup, merge, suffix
@@ -216,6 +217,15 @@ def plain(tiny, prompts):
   return decode(tiny, prompts)[0]
 
 
+# Kinds: values that are taken for constants of a program.
+def test_other_requests_compile_nothing(tiny, prompts):
+  decode(tiny, prompts, suffix.make())
+  others = [prompt[1:] or [5] for prompt in prompts[::-1]]
+  with reference_programs.compiled() as programs:
+    decode(tiny, others, suffix.make())
+  assert not programs
+
+
 def test_decodes_the_same_texts_in_fewer_steps_than_lookup(
   tiny, prompts, plain
 ):
@@ -248,3 +258,9 @@ def test_a_corpus_of_the_very_texts_is_accepted_whole(tiny, prompts, plain):
 def test_impossible_arguments_are_refused(make, message):
   with pytest.raises(ValueError, match=message):
     make()
+
+
+def test_a_corpus_of_another_vocabulary_is_refused(tiny):
+  params = base.Params(tiny, suffix.corpus([[1, 2]], 29), None)
+  with pytest.raises(ValueError, match='of 23 tokens, got 29'):
+    suffix.make().init(params, None)
