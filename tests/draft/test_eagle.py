@@ -10,6 +10,7 @@ import pytest
 import reference_checkpoint
 import reference_decode
 import reference_eagle
+import reference_programs
 
 from specjax import sampling as sampling_lib
 from specjax.checkpoint import eagle as eagle_files
@@ -23,7 +24,7 @@ PROMPTS = [[4], [9, 3], [1, 2, 3, 11, 0], list(range(22)) * 3]
 SEEDS = [5, 6, 7, 8]
 TEMPERATURES = (0.0, 1.0, 0.0, 0.7)
 MAX_NEW = 24
-CHAIN = 5  # the root and as many drafts as can be accepted but one
+COMB = 9  # nodes of a comb that is four deep, of which every other can be right
 # Drafts that are planted right, by the length of the text modulo 7.
 NUM_RIGHT = np.array([2, 0, 4, 1, 3, 0, 4])
 
@@ -53,7 +54,7 @@ def drafters(reader):
   return {
     'beam': grown.make(reader, lambda n: rules.beam(n, 3, 3), 12, EOS),
     'drawn': filled.drawn(reader, lambda n: shapes.k_ary(n, 2), 7, False),
-    'chain': filled.best(reader, shapes.chain, CHAIN, EOS),
+    'comb': filled.best(reader, reference_decode.comb, COMB, EOS),
   }
 
 
@@ -112,19 +113,23 @@ def test_it_draws_from_the_laws_of_its_twin(model, head, drafters):
 
 
 def planted(drafter, texts):
-  """The same drafter, but as many of its drafts are right as `NUM_RIGHT`."""
+  """The same drafter, but as many levels are right as `NUM_RIGHT` says.
+
+  Of two siblings the second is right, so that accepted nodes are scattered.
+  """
+  shape = reference_decode.comb(COMB)
+  can_be_right = shape.ranks == np.minimum(shape.depths, 1)
 
   def propose(params, state, tokens, lengths, num_nodes):
     proposal, (memory, (_, slots)) = drafter.propose(
       params, state, tokens, lengths, num_nodes
     )
-    depths = jnp.arange(num_nodes)
     truth = jnp.take_along_axis(
-      texts, lengths[:, None] - 1 + depths, axis=1, mode='clip'
+      texts, lengths[:, None] - 1 + shape.depths, axis=1, mode='clip'
     )
     num_right = jnp.asarray(NUM_RIGHT)[lengths % len(NUM_RIGHT)]
-    is_wrong = depths > num_right[:, None]
-    drafts = jnp.where(is_wrong, (truth + 1) % reference_eagle.VOCAB, truth)
+    is_right = can_be_right & (shape.depths <= num_right[:, None])
+    drafts = jnp.where(is_right, truth, (truth + 1) % reference_eagle.VOCAB)
     tree = proposal.tree.replace(tokens=drafts)
     return base.Proposal(tree), (memory, (drafts, slots))
 
@@ -146,15 +151,17 @@ def next_log_law(reader, params, state):
   return jax.nn.log_softmax(logits)
 
 
+# Kinds: features of scattered nodes taken for those of a dense prefix, a hole
+# behind a tree that was accepted whole.
 def test_after_every_iteration_it_knows_the_text(model, head, reader, drafters):
   """Features and states of drafts, accepted or not, leave no trace."""
   batch = read_prompts(model)
   plain = generate.decode(model, batch, eos_ids=EOS)
   texts = [p + result.tokens for p, result in zip(PROMPTS, plain, strict=True)]
-  table = np.zeros((len(texts), max(map(len, texts)) + CHAIN), np.int32)
+  table = np.zeros((len(texts), max(map(len, texts)) + COMB), np.int32)
   for row, text in zip(table, texts, strict=True):
     row[: len(text)] = text
-  drafter = planted(drafters['chain'], jnp.asarray(table))
+  drafter = planted(drafters['comb'], jnp.asarray(table))
   params = base.Params(model, head, batch.sampling)
   state = loop.start(
     batch.prefix, batch.limits, drafter.init(params, batch.prefix), MAX_NEW
@@ -162,7 +169,7 @@ def test_after_every_iteration_it_knows_the_text(model, head, reader, drafters):
   state, found = jax.tree.map(jnp.copy, state), set()
   while not np.all(state.is_done):
     state = loop.run(
-      params, state, 1, drafter=drafter, num_nodes=CHAIN, eos_ids=EOS
+      params, state, 1, drafter=drafter, num_nodes=COMB, eos_ids=EOS
     )
     laws = next_log_law(reader, params, state)
     for row, length in enumerate(np.asarray(state.lengths)):
@@ -172,7 +179,7 @@ def test_after_every_iteration_it_knows_the_text(model, head, reader, drafters):
     length = int(state.lengths[row])
     assert state.tokens[row, :length].tolist() == texts[row]
     found |= set(np.asarray(state.steps.depth[row, :count]).tolist())
-  assert found == set(range(CHAIN))
+  assert found == set(range(1 + COMB // 2))
 
 
 # The rule that accepts by chance gives greedy rows alone their own text.
@@ -204,12 +211,12 @@ def test_texts_are_those_of_plain_decoding(
 
   depths = check(PROMPTS, SEEDS, head)
   assert max(depths) > 0
-  num_programs = loop.run._cache_size()
   others = jax.tree.map(lambda x: -x, head.weights)
-  check([[8, 8], [2] * 60, [0], [5, 6]], [1, 2, 3, 4], head)
-  check(PROMPTS, SEEDS, head.replace(weights=others))
   # Other weights, seeds, prompts, lengths and acceptances compile nothing.
-  assert loop.run._cache_size() == num_programs
+  with reference_programs.compiled() as programs:
+    check([[8, 8], [2] * 70, [0], [5, 6]], [1, 2, 3, 4], head)
+    check(PROMPTS, SEEDS, head.replace(weights=others))
+  assert not programs
 
 
 def test_generate_reads_prompts_with_the_features(model, head, drafters):
