@@ -4,10 +4,12 @@ import functools
 import itertools
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import reference_decode
 
+from specjax import noise as noise_lib
 from specjax import sampling as sampling_lib
 from specjax.decode import prefill
 from specjax.draft import base, filled
@@ -18,13 +20,17 @@ PROMPT = [1, 0, 2]
 NUM_ROWS = 3000
 
 
-@pytest.fixture(scope='module')
-def prefix(tiny3):
+def read(verifier):
   """Rows that differ in their seeds alone."""
   [batch] = prefill.read_prompts(
-    tiny3, [PROMPT] * NUM_ROWS, max_new_tokens=1, batch_size=NUM_ROWS
+    verifier, [PROMPT] * NUM_ROWS, max_new_tokens=1, batch_size=NUM_ROWS
   )
   return batch.prefix
+
+
+@pytest.fixture(scope='module')
+def prefix(tiny3):
+  return read(tiny3)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 5))
@@ -91,6 +97,30 @@ def test_children_are_drawn_from_the_laws_on_their_branch(
   for node, parent in enumerate([0, 0, 1], start=1):
     said = laws[rows, parent, trees.tokens[:, node]]
     np.testing.assert_array_equal(trees.log_q[:, node], said)
+
+
+# Kinds: a law that is drawn from in one precision and told in another.
+@pytest.mark.parametrize('replace', [False, True])
+def test_drafts_are_what_the_told_laws_give_under_their_noise(tiny3, replace):
+  half = jax.tree.map(lambda x: x.astype(jnp.bfloat16), tiny3)
+  prefix = read(half)
+  proposal = propose(half, prefix, FORKS[replace], 4)
+  tokens, laws = proposal.tree.tokens, proposal.log_q_full
+  assert laws.dtype == np.float32
+
+  def ranked(parent, depth, noisy_node):
+    """The tokens behind a node, by its law with a node's noise."""
+    noise = jax.vmap(noise_lib.gumbel, in_axes=(0, None, None, None))(
+      prefix.seeds, len(PROMPT) + depth, noise_lib.draft_use(noisy_node), 3
+    )
+    return np.argsort(-(laws[:, parent] + noise), axis=1)
+
+  if replace:
+    first, second, below = ranked(0, 0, 1), ranked(0, 0, 2), ranked(1, 1, 3)
+    expected = [first[:, 0], second[:, 0], below[:, 0]]
+  else:
+    expected = [*ranked(0, 0, 0)[:, :2].T, ranked(1, 1, 1)[:, 0]]
+  np.testing.assert_array_equal(tokens[:, 1:].T, expected)
 
 
 def test_tokens_that_cannot_be_sampled_are_drawn_last(tiny3, prefix):
