@@ -239,6 +239,23 @@ def test_seeds_matter_where_the_temperature_is_not_zero(tiny):
   assert len(set(texts[2:])) == 6
 
 
+# Kinds: batches that draw the same random numbers.
+def test_equal_prompts_have_texts_of_their_own_in_every_batch(tiny):
+  texts = lambda batch_size: [
+    tuple(result.tokens)
+    for result in generate.generate(
+      tiny,
+      [[11]] * 8,
+      eos_ids=(),
+      max_new_tokens=cases.MAX_NEW,
+      batch_size=batch_size,
+    )
+  ]
+  together = texts(8)
+  assert len(set(together)) == 8
+  assert texts(4) == together
+
+
 def test_bfloat16_parts_from_its_baseline_at_ties_alone(tiny, setups):
   half = jax.tree.map(lambda x: x.astype(jnp.bfloat16), tiny)
   prompts = [[t, 2, t] for t in range(8)]

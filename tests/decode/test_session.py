@@ -3,6 +3,7 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import reference_programs
 import reference_texts as texts
 
 from specjax.decode import generate, prefill
@@ -55,6 +56,24 @@ def test_a_turn_reads_what_is_new_and_says_what_a_fresh_run_does(
     assert one.finish_reason == other.finish_reason
     np.testing.assert_allclose(one.log_probs, other.log_probs, atol=1e-4)
   assert max(r.steps.depth.max() for r in found) == 3
+
+
+# Kinds: values that are taken for constants of a program.
+def test_further_turns_compile_nothing(talk, first_turn):
+  session, found = first_turn
+  prompts = talk.prompts
+
+  def turn(prompts, found, words):
+    prompts = [
+      [*p, *r.tokens, *words] for p, r in zip(prompts, found, strict=True)
+    ]
+    wanted = talk.request() | talk.drafting() | {'max_new_tokens': 8}
+    return prompts, session.generate(prompts, **wanted)
+
+  prompts, found = turn(prompts, found, b' Why?')
+  with reference_programs.compiled() as programs:
+    turn(prompts, found, b'No.')
+  assert not programs
 
 
 def test_a_turn_needs_room_that_the_last_one_had_not(
