@@ -12,6 +12,7 @@ Source: Y. Li et al., "EAGLE-3", arXiv 2503.01840.
 
 from collections.abc import Sequence
 
+import chex
 import flax.struct
 import jax
 import jax.numpy as jnp
@@ -63,15 +64,18 @@ def init(
   token_ids: jax.Array,
   lesson: lessons.Lesson,
 ) -> eagle.Params:
-  """A head to begin with.
+  """A head to begin with, as much of it as can be from the verifier.
 
   Features grow from layer to layer, which would drown the early ones: each
   layer's rows of `fuse` are divided by the usual length of its features.  The
-  final norm is the verifier's, with whose output matrix the head speaks.
+  feed-forward layer is the verifier's last, for the head speaks with the same
+  output matrix, and so is the final norm, but at half its height: what the head
+  guesses is wrong at first, and should not be said aloud.
 
   Args:
     key: PRNG key, consumed.
-    config: of the head, tied to the verifier's output matrix.
+    config: of the head, tied to the verifier's output matrix, and with a
+      feed-forward layer as wide.
     verifier: the model.
     token_ids: `[V_draft]` what can be drafted.
     lesson: texts, whose features are looked at.
@@ -80,21 +84,14 @@ def init(
     The head, in float32; its other matrices are random.
   """
   head = eagle.init_params(key, config, token_ids, jnp.float32)
-  by_layer = lesson.features.reshape(
-    *lesson.features.shape[:2], len(config.features), -1
-  ).astype(jnp.float32)
-  lengths = jnp.sqrt(jnp.mean(by_layer**2, axis=-1))
-  # First tokens have features of another size, so no mean.
-  usual = jnp.nanmedian(
-    jnp.where(lesson.documents[..., None] > 0, lengths, jnp.nan), axis=(0, 1)
-  )
-  rows = jnp.repeat(usual, config.layer.width)[:, None]
-  final_norm = verifier.weights['final_norm'].astype(jnp.float32)
-  weights = {
-    **head.weights,
-    'fuse': head.weights['fuse'] / rows,
-    'final_norm': final_norm,
-  }
+  rows = jnp.repeat(_usual_lengths(config, lesson), config.layer.width)
+  last = jax.tree.map(lambda stack: stack[-1], verifier.weights['layers'])
+  taken = {name: last[name] for name in ('ffn_norm', 'gate', 'up', 'down')}
+  taken['final_norm'] = verifier.weights['final_norm'] / 2
+  taken = jax.tree.map(lambda x: x.astype(jnp.float32), taken)
+  fuse = head.weights['fuse'] / rows[:, None]
+  weights = {**head.weights, 'fuse': fuse, **taken}
+  chex.assert_trees_all_equal_shapes(weights, head.weights)
   return head.replace(weights=weights)
 
 
@@ -214,3 +211,14 @@ def _counts(lesson, num_steps):
   for _ in range(num_steps - 1):
     counts.append(foretells & lessons.of_parents(counts[-1]))
   return jnp.stack(counts, axis=2)
+
+
+def _usual_lengths(config, lesson):
+  """`[F]`: the median over tokens of each feature's root mean square."""
+  by_layer = lesson.features.reshape(
+    *lesson.features.shape[:2], len(config.features), -1
+  ).astype(jnp.float32)
+  lengths = jnp.sqrt(jnp.mean(by_layer**2, axis=-1))
+  # First tokens have features of another size, which would spoil a mean.
+  is_text = lesson.documents[..., None] > 0
+  return jnp.nanmedian(jnp.where(is_text, lengths, jnp.nan), axis=(0, 1))

@@ -263,6 +263,25 @@ def test_the_gradient_is_found_with_the_loss():
   np.testing.assert_allclose(jax.jit(ours)(hidden), expected[0], rtol=1e-5)
 
 
+def test_it_begins_with_what_the_verifier_has(model, head, lesson):
+  layer = dataclasses.replace(head.config.layer, ffn_width=32)
+  config = dataclasses.replace(head.config, layer=layer)
+  key = jax.random.key(0)
+  begun = eagle.init(key, config, model, head.token_ids, lesson)
+  plain = eagle_head.init_params(key, config, head.token_ids, jnp.float32)
+  by_layer = np.asarray(lesson.features).reshape(-1, 3, reference_eagle.WIDTH)
+  is_text = TEXTS.documents.reshape(-1) > 0
+  usual = np.median(np.sqrt(np.mean(by_layer[is_text] ** 2, axis=2)), axis=0)
+  expected = plain.weights | {
+    name: model.weights['layers'][name][-1]
+    for name in ('ffn_norm', 'gate', 'up', 'down')
+  }
+  expected['final_norm'] = model.weights['final_norm'] / 2
+  expected['fuse'] /= np.repeat(usual, reference_eagle.WIDTH)[:, None]
+  chex.assert_trees_all_close(begun.weights, expected, rtol=1e-5)
+  assert len(set(usual.round(2))) == 3
+
+
 @pytest.mark.parametrize(
   ('is_tied', 'step_weights', 'message'),
   [
