@@ -1,6 +1,5 @@
 """Heads that come with the package: small, whole, fit for their verifier."""
 
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,6 +9,9 @@ import reference_eagle
 
 from specjax.checkpoint import eagle as eagle_files
 from specjax.checkpoint import packaged
+from specjax.llama import config as llama_config
+from specjax.llama import eagle
+from specjax.llama import model as llama_model
 
 
 def head(tmp_path, is_tied=True):
@@ -61,3 +63,20 @@ def test_a_verifier_without_a_head_is_told(tmp_path, monkeypatch):
   assert packaged.find('small') == tmp_path / 'small'
   with pytest.raises(ValueError, match='expected a verifier .* small, got big'):
     packaged.find('big')
+
+
+SHIPPED = packaged._HEADS / 'smollm2-135m'
+
+
+@pytest.mark.skipif(not SHIPPED.exists(), reason='no head was trained yet')
+def test_the_head_that_comes_with_the_package():
+  assert packaged.find('smollm2-135m') == SHIPPED
+  assert sum(path.stat().st_size for path in SHIPPED.iterdir()) <= 12e6
+  assert {'command', 'steps', 'hours', 'held_out'} <= packaged.card(
+    SHIPPED
+  ).keys()
+  config = llama_config.PRESETS['smollm2-135m']
+  embed = jnp.zeros((config.vocab_size, config.width), jnp.float16)
+  verifier = llama_model.Params({'embed': embed}, config)
+  head = eagle_files.load(SHIPPED, verifier, jnp.float16)
+  assert head.config.features == eagle.published_features(config.num_layers)
