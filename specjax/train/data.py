@@ -18,6 +18,10 @@ from specjax.train import documents
 # Rows of a stream that are filled at the same time: more leave less padding.
 _BINS = 8
 
+# Rows of a stream that are shuffled: pieces of one long document, one behind
+# another, would make each batch one of few subjects.
+_WINDOW = 64
+
 
 class Batch(NamedTuple):
   """Packed rows.
@@ -115,7 +119,7 @@ def batches(
   )
   share = batch_size // num_hosts
   rows = [
-    _packed(order[row::batch_size].map(document_fn), length)
+    _packed(order[row::batch_size].map(document_fn), length, seed)
     for row in range(host * share, (host + 1) * share)
   ]
   return Batches([iter(row) for row in rows], length)
@@ -139,18 +143,21 @@ class _Cut(grain.experimental.FlatMapTransform):
     return pieces
 
 
-def _packed(stream, length):
-  """Returns the rows of a stream of documents."""
+def _packed(stream, length, seed):
+  """Returns the rows of a stream of documents, shuffled window by window."""
   # Nothing is read ahead, since every row would do so in threads of its own.
   reading = grain.ReadOptions(num_threads=0, prefetch_buffer_size=0)
   pieces = grain.experimental.FlatMapIterDataset(
     stream.to_iter_dataset(reading), _Cut(length)
   )
-  return grain.experimental.FirstFitPackIterDataset(
+  rows = grain.experimental.FirstFitPackIterDataset(
     pieces,
     length_struct={'tokens': length, 'is_target': length},
     num_packing_bins=_BINS,
     shuffle_bins=False,
+  )
+  return grain.experimental.WindowShuffleIterDataset(
+    rows, window_size=_WINDOW, seed=seed
   )
 
 

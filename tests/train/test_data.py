@@ -85,6 +85,13 @@ def test_two_epochs_hold_every_document_twice_and_differ_in_order():
   assert found[:middle] != found[middle:]
 
 
+def test_pieces_of_a_long_document_are_strewn():
+  batches = make([(0, 40 * LENGTH)], batch_size=1, num_epochs=1)
+  found = [row[0][0] for row in rows_of(batches)]
+  assert found != sorted(found)
+  assert sorted(found) == list(range(0, 40 * LENGTH, LENGTH))
+
+
 def test_the_order_is_the_seeds():
   tokens = lambda seed: np.stack(
     [b.tokens for b in itertools.islice(make(seed=seed), 5)]
