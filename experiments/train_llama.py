@@ -286,6 +286,12 @@ if __name__ == '__main__':
   train_flags.define(num_steps=4000, learning_rate=4e-3, rows=8, length=512)
   common.run(
     main,
-    quick={'num_steps': 300, 'rows': 2, 'eval_every': 150, 'eval_batches': 16},
+    quick={
+      'num_steps': 420,
+      'rows': 4,
+      'length': 256,
+      'eval_every': 210,
+      'eval_batches': 16,
+    },
     shared=['dtype', 'seed', 'quick'],
   )
