@@ -38,14 +38,11 @@ def make(max_nodes: int, eos_ids: tuple[int, ...]) -> base.Drafter:
     The drafter; it needs no parameters of its own.
 
   Raises:
-    ValueError: a size below 1; in `propose`, a tree larger than `max_nodes`.
+    ValueError: a size below 1; in `propose`, a tree larger than `max_nodes`, or
+      sampling parameters with edits of logits.
   """
   return grown.make(
-    reader_lib.verifier(),
-    rules.best_first,
-    max_nodes,
-    eos_ids,
-    sampling_lib.log_law,
+    reader_lib.verifier(), rules.best_first, max_nodes, eos_ids, _law
   )
 
 
@@ -77,6 +74,9 @@ def best_trees(
       absent.
     notes: `[B, N, J]` of the law after each node.
     is_read: `[B, N]`; the notes of leaves that were not read mean nothing.
+
+  Raises:
+    ValueError: sampling parameters with edits of logits.
   """
   rule = rules.best_first(num_nodes)
   reader = reader_lib.verifier()
@@ -86,7 +86,7 @@ def best_trees(
   def read(memory, nodes):
     cache, notes = memory
     logits, cache = reader.read(params, cache, nodes)
-    log_p = sampling_lib.log_law(logits, sampling)
+    log_p = _law(logits, sampling)
     notes = notes.at[rows, nodes.slots].set(note_fn(log_p), mode='drop')
     return grown.without(log_p, eos_ids), (cache, notes)
 
@@ -95,3 +95,13 @@ def best_trees(
   memory = (cache, jnp.zeros(notes.shape, notes.dtype))
   tree, slots, (_, notes) = grow.grow(rule, roots, read, memory)
   return tree, notes[rows, jnp.maximum(slots, 0)], slots != grow.NO_SLOT
+
+
+def _law(logits, sampling):
+  """The law that is sampled; with edits it would depend on the branch too."""
+  if sampling.edits is not None:
+    raise ValueError(
+      'expected sampling without edits of logits, after which the oracle does '
+      'not know the best tree, got penalties, bias or a minimum length'
+    )
+  return sampling_lib.log_law(logits, sampling)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import reference_decode
 
+from specjax import edits as edits_lib
 from specjax import sampling as sampling_lib
 from specjax.decode import loop, prefill
 from specjax.draft import base, oracle, scratch
@@ -79,6 +80,13 @@ def test_smaller_trees_are_the_first_nodes_of_larger_ones(tiny):
     assert reference_decode.words_of(large, row)[
       :7
     ] == reference_decode.words_of(small, row)
+
+
+def test_edits_of_logits_are_refused(tiny):
+  edits = edits_lib.make(len(CONTEXTS), presence=1.0)
+  sampling = sampling_lib.make(len(CONTEXTS)).replace(edits=edits)
+  with pytest.raises(ValueError, match='without edits .* the oracle'):
+    grow(tiny, CONTEXTS, sampling, 2, (), 2)
 
 
 @pytest.mark.parametrize('temperature', [0.0, 0.7])
