@@ -3,6 +3,32 @@
 import itertools
 
 import numpy as np
+import reference_edits
+
+# What a request may ask of the law that is sampled, one by one and together.
+_asked = reference_edits.Setting
+SETTINGS = {
+  'nothing': _asked(),
+  'temperature': _asked(temperature=0.6),
+  'greedy': _asked(temperature=0.0),
+  'top-k': _asked(top_k=2),
+  'top-p': _asked(top_p=0.6),
+  'min-p': _asked(temperature=1.3, min_p=0.5),
+  'repetition': _asked(repetition=1.5),
+  'presence, frequency': _asked(presence=0.7, frequency=0.4),
+  'bias': _asked(bias=((0, 0.8), (1, -1.0))),
+  'minimum length': _asked(min_new_tokens=3),
+  'all': _asked(
+    temperature=0.8,
+    top_p=0.95,
+    min_p=0.02,
+    repetition=1.2,
+    presence=-0.3,
+    frequency=0.2,
+    bias=((0, 0.8),),
+    min_new_tokens=2,
+  ),
+}
 
 
 def residual(p, q, kept=1.0):

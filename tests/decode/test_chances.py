@@ -25,30 +25,12 @@ SHAPES = {
   'depth 3': (-1, 0, 0, 1, 1, 3),
 }
 RULES = ('with_replacement', 'without_replacement')
-SETTINGS = {
-  'temperature': {'temperature': 0.6},
-  'greedy': {'temperature': 0.0},
-  'top-k': {'top_k': 2},
-  'top-p': {'top_p': 0.6},
-  'min-p': {'temperature': 1.3, 'min_p': 0.5},
-  'repetition': {'repetition': 1.5},
-  'presence, frequency': {'presence': 0.7, 'frequency': 0.4},
-  'bias': {'bias': ((0, 0.8), (1, -1.0))},
-  'minimum length': {'min_new_tokens': 3},
-  'all': {
-    'temperature': 0.8,
-    'top_p': 0.95,
-    'min_p': 0.02,
-    'repetition': 1.2,
-    'presence': -0.3,
-    'frequency': 0.2,
-    'bias': ((0, 0.8),),
-    'min_new_tokens': 2,
-  },
-}
 # What the drafter's laws look like: like the verifier's, without some of its
 # tokens, sure.
-DRAFTERS = {'whole': {}, 'cut': {'top_k': 2}, 'greedy': {'temperature': 0.0}}
+DRAFTERS = [
+  reference_edits.Setting(**asked)
+  for asked in ({}, {'top_k': 2}, {'temperature': 0.0})
+]
 
 
 @functools.cache
@@ -179,8 +161,8 @@ def block_law(log_p, log_q, slow, drafter_laws):
 
 def laws_of(rule, shape, setting, drafter, error=1.0):
   """The law of spellings as found and as wanted."""
-  log_p, slow = laws_by_context(0, reference_edits.Setting(**setting))
-  log_q, _ = laws_by_context(1, reference_edits.Setting(**drafter))
+  log_p, slow = laws_by_context(0, setting)
+  log_q, _ = laws_by_context(1, drafter)
   told = jax.nn.log_softmax(error * log_q)
   drafter_laws = probabilities(log_q)
   if rule == 'block':
@@ -192,20 +174,21 @@ def laws_of(rule, shape, setting, drafter, error=1.0):
 
 # Kinds: a rule that is greedy at any temperature, tokens of probability zero
 # that are accepted, laws that are used up.
-@pytest.mark.parametrize('setting', SETTINGS)
+@pytest.mark.parametrize('name', reference_rules.SETTINGS)
 @pytest.mark.parametrize('rule', [*RULES, 'block'])
-def test_the_output_has_the_sampled_law(rule, setting):
-  for drafter in DRAFTERS.values():
+def test_the_output_has_the_sampled_law(rule, name):
+  setting = reference_rules.SETTINGS[name]
+  for drafter in DRAFTERS:
     for shape in SHAPES.values() if rule != 'block' else [None]:
-      found, wanted = laws_of(rule, shape, SETTINGS[setting], drafter)
+      found, wanted = laws_of(rule, shape, setting, drafter)
       np.testing.assert_allclose(found, wanted, atol=1e-6)
 
 
 # Kinds: a law that is not the one that was drawn from.
 @pytest.mark.parametrize('rule', [*RULES, 'block'])
 def test_the_enumeration_sees_laws_of_drafts_off_by_five_per_cent(rule):
-  shape = SHAPES['depth 3']
-  found, wanted = laws_of(rule, shape, {}, {}, error=1.05)
+  plain = reference_edits.Setting()
+  found, wanted = laws_of(rule, SHAPES['depth 3'], plain, plain, error=1.05)
   assert np.abs(found - wanted).max() > 1e-3
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import reference_decode
 import reference_edits
+import reference_rules
 
 from specjax import edits
 from specjax import noise as noise_lib
@@ -68,6 +69,32 @@ def test_a_node_is_its_root_path_run_as_a_chain(tiny):
         np.testing.assert_allclose(logits[row, node], expected, atol=1e-4)
 
 
+# Kinds: a mask too narrow for the tree, a tree deeper than positions reach.
+def test_a_large_tree_is_its_chains(tiny):
+  rng, size = np.random.default_rng(0), 150
+  # Each node goes on from one of the four before it.
+  parents = [-1] + [max(0, i - 1 - rng.integers(0, 4)) for i in range(1, size)]
+  tokens = rng.integers(0, 23, (2, size))
+  trees = tree_of([parents] * 2, tokens, [size] * 2)
+  logits = jax.jit(tree_logits)(tiny, trees, read(tiny, PREFIXES[:2]))
+  deepest = int(tree_lib.depth(trees.parents[0]).max())
+  assert deepest > 40
+  for row, prefix in enumerate(PREFIXES[:2]):
+    words = reference_decode.words_of(trees, row)
+    context = [*prefix[:-1], tokens[row, 0]]
+    for leaf in set(range(size)) - set(parents):
+      # Of one length, so that one program reads them.
+      text = [*context, *words[leaf], *[0] * (deepest - len(words[leaf]))]
+      expected = reference_decode.logits_after(tiny, text)[len(prefix) - 1 :]
+      node = leaf
+      while node >= 0:
+        depth = len(words[node])
+        np.testing.assert_allclose(
+          logits[row, node], expected[depth], atol=2e-4
+        )
+        node = parents[node]
+
+
 def test_a_node_feels_its_ancestors_and_no_other_node(tiny):
   trees = random_trees(3, 1)
   cache = read(tiny, PREFIXES[1:2])
@@ -98,19 +125,8 @@ VOCAB, LENGTH = 3, 3
 PROMPT, OUTPUT = [0, 2], [1]
 TEXT = [*PROMPT, *OUTPUT]
 SPELLINGS = list(itertools.product(range(VOCAB), repeat=LENGTH))
-SETTINGS = [
-  reference_edits.Setting(*numbers)
-  for numbers in (
-    (1.0, 0, 1.0, 0.0),
-    (0.6, 0, 1.0, 0.0),
-    (1.0, 2, 1.0, 0.0),
-    (1.0, 0, 0.6, 0.0),
-    (1.3, 0, 1.0, 0.5),
-    (1.0, 0, 1.0, 0.0, 1.5),
-    (1.0, 2, 1.0, 0.0, 1.0, 0.7, 0.4),
-    (0.8, 0, 1.0, 0.0, 1.2, -0.3, 0.2, ((0, 0.8),), 2, (2,)),
-  )
-]
+# At temperature 0 verdicts tell of another law than that which is sampled.
+SETTINGS = reference_rules.SETTINGS.keys() - {'greedy'}
 SHAPES = {
   'chain': shapes.chain,
   '2-ary': lambda n: shapes.k_ary(n, 2),
@@ -222,11 +238,11 @@ def output_law(params, trees, setting):
 
 # Kinds: verification that is greedy at any temperature, tokens of probability
 # zero that are accepted, penalties that see the last accepted token alone.
-@pytest.mark.parametrize('setting', SETTINGS, ids=str)
+@pytest.mark.parametrize('asked', sorted(SETTINGS))
 @pytest.mark.parametrize('name', SHAPES)
-def test_output_law_is_the_sampled_law(tiny3, name, setting):
+def test_output_law_is_the_sampled_law(tiny3, name, asked):
   trees = filled(SHAPES[name], range(1, N + 1), np.random.default_rng(0))
-  found, wanted = output_law(tiny3, trees, setting)
+  found, wanted = output_law(tiny3, trees, reference_rules.SETTINGS[asked])
   np.testing.assert_allclose(found, wanted, atol=1e-6)
   np.testing.assert_allclose(found.sum(axis=1), 1, atol=1e-6)
 
@@ -237,5 +253,5 @@ def test_the_enumeration_sees_a_law_that_is_off_by_five_per_cent(tiny3):
   # A batch of its own size, so that no other test meets this trace.
   trees = filled(shapes.chain, [1, 3], np.random.default_rng(0))
   with mock.patch.object(sampling_lib, 'laws', wrong_laws):
-    found, wanted = output_law(tiny3, trees, SETTINGS[0])
+    found, wanted = output_law(tiny3, trees, reference_edits.Setting())
   assert np.abs(found - wanted).max() > 1e-3
