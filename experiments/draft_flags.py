@@ -101,7 +101,10 @@ def _define_dulled_kl() -> None:
 
 
 def _define_eagle() -> None:
-  text = 'Folder of an EAGLE-3 head in the published layout, for eagle.'
+  text = (
+    'Folder of an EAGLE-3 head in the published layout, for eagle; that of the '
+    'package if none.'
+  )
   flags.DEFINE_string('eagle', None, text)
 
 

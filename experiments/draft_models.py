@@ -7,7 +7,7 @@ import numpy as np
 
 from experiments import drafters, measure, records
 from specjax.checkpoint import eagle as eagle_files
-from specjax.checkpoint import resolve
+from specjax.checkpoint import packaged, resolve
 from specjax.decode import prefill
 from specjax.draft import dulled as dulled_lib
 from specjax.draft import eagle as eagle_lib
@@ -40,7 +40,7 @@ def load(
     dtype: of the parameters of other models.
     skipped_layers: what `layer_skip` leaves out; see `kept_layers`.
     dulled_kl: mean KL(p || q) of `dulled` in nats.
-    eagle: folder of the head for `eagle`.
+    eagle: folder of the head for `eagle`; see `head`.
     draft_model: what `model` is, as `resolve.load` takes it.
 
   Returns:
@@ -103,17 +103,20 @@ def head(
   """Returns an EAGLE-3 head on the verifier.
 
   Args:
-    folder: in the published layout; see `specjax.checkpoint.eagle`.
+    folder: in the published layout; see `specjax.checkpoint.eagle`.  None takes
+      the head that comes with the package.
     verifier: the model that decides.
     dtype: of the parameters.
 
   Raises:
-    ValueError: no folder, a bad one, or a head for another verifier.
+    ValueError: no folder where no head comes with the verifier, a bad one, or a
+      head for another verifier.
   """
+  folder = folder or packaged.find(verifier.name)
   if folder is None:
     raise ValueError(
-      'expected --eagle=FOLDER of an EAGLE-3 head for the drafter eagle, got '
-      'none'
+      'expected --eagle=FOLDER of an EAGLE-3 head for the drafter eagle, since '
+      f'none comes with {verifier.name}, got none'
     )
   params = eagle_files.load(folder, verifier.params, dtype)
   reader = eagle_lib.reader(params.config, verifier.params.config)

@@ -20,25 +20,14 @@ from specjax.llama import eagle
 _HEADS = pathlib.Path(__file__).parents[1] / 'heads'
 
 
-def find(verifier: str) -> pathlib.Path:
-  """Finds the head of a verifier.
+def find(verifier: str) -> pathlib.Path | None:
+  """Returns the folder of a verifier's head, for `eagle.load`; None without.
 
   Args:
     verifier: name of the model, as `resolve.load` gives it.
-
-  Returns:
-    Its folder, for `eagle.load`.
-
-  Raises:
-    ValueError: a verifier without a head; names those that have one.
   """
-  known = sorted(card.parent.name for card in _HEADS.glob('*/card.json'))
-  if verifier not in known:
-    raise ValueError(
-      f'expected a verifier that comes with a head, of {", ".join(known)}, got '
-      f'{verifier}'
-    )
-  return _HEADS / verifier
+  folder = _HEADS / verifier
+  return folder if (folder / orbax_store.CARD).is_file() else None
 
 
 def save(
