@@ -1,5 +1,6 @@
 """Models that draft: the verifier made poorer, and what is in files."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 
 import jax.numpy as jnp
@@ -171,10 +172,15 @@ def dulled(
   log_p = _laws(verifier, prompts[:: -(-len(prompts) // _MOST_TEXTS)])
   sigma = dulled_lib.sigma_for(log_p, divergence)
   noise = np.random.default_rng(1).normal(size=log_p.shape)
-  reached = dulled_lib.mean_divergence(log_p, noise, sigma)
+  reached = [
+    dulled_lib.mean_divergence(law[None], its_noise[None], sigma)
+    for law, its_noise in zip(log_p, noise, strict=True)
+  ]
+  error = np.std(reached) / math.sqrt(len(reached))
   print(
     f'dulled: sigma {sigma:.3f} for a mean KL(p || q) of {divergence:g} nats '
-    f'over {len(log_p)} laws of answers; {reached:.3f} with noise drawn anew'
+    f'over {len(log_p)} laws of answers; with noise drawn anew it is '
+    f'{np.mean(reached):.3f}, standard error {error:.3f}'
   )
   return drafters.DraftModel(dulled_lib.reader(), jnp.float32(sigma))
 

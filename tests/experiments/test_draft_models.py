@@ -1,6 +1,7 @@
 """Tests of experiments.draft_models: models from flags, and what is refused."""
 
 import dataclasses
+import re
 import types
 
 import jax.numpy as jnp
@@ -103,9 +104,10 @@ def test_the_dulled_verifier_is_as_dull_as_is_asked(tiny, capsys):
   np.testing.assert_allclose(found.params, expected, rtol=1e-3)
   assert found.reader is dulled.reader()
   said = capsys.readouterr().out
-  assert f'of 0.3 nats over {len(rows)} laws of answers; 0.' in said
-  reached = float(said.split('; ')[1].split()[0])
-  np.testing.assert_allclose(reached, 0.3, rtol=0.2)
+  assert f'of 0.3 nats over {len(rows)} laws of answers; with' in said
+  reached, error = re.findall(r'(0\.\d{3})', said)[-2:]
+  assert 0 < float(error) < 0.05
+  assert abs(float(reached) - 0.3) < 4 * float(error)
 
 
 @pytest.mark.parametrize(
