@@ -17,6 +17,12 @@ SIZES[5], SIZES[6], SIZES[7] = 0, 40, 16
 RECORDS = list(enumerate(SIZES))
 
 
+@pytest.fixture(autouse=True)
+def short_windows(monkeypatch):
+  """Shuffles few rows at a time, so that tests get from window to window."""
+  monkeypatch.setattr(data, '_WINDOW', 3)
+
+
 def document_of(record):
   name, size = record
   tokens = 100 * name + np.arange(size)
