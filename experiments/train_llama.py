@@ -7,7 +7,9 @@ of a text that it has not seen; it then decodes as any other model does.
   launch/run.sh train_llama --quick --run_name=small
   launch/run.sh train_llama --quick --run_name=smaller --preset=100k
   launch/run.sh speed_of_light --model=results/train_llama/small/model \\
-    --drafters=lookup,model --max_length=2048 \\
+    --max_length=2048
+  launch/run.sh acceptance --model=results/train_llama/small/model \\
+    --max_length=2048 --drafters=lookup,model \\
     --draft_model=results/train_llama/smaller/model
 
 Writes results/train_llama/<run>/: model/, a folder that --model takes;
