@@ -81,7 +81,8 @@ def make(
   """Makes a jitted step.
 
   With `l_i` the losses of the batch's `n` targets, the optimiser is given the
-  gradient of `sum_i l_i / n` with respect to `params`.
+  gradient of `sum_i l_i / n` with respect to `params`.  Where targets are
+  weighted, `l_i` and their number are.
 
   Args:
     loss_fn: from `(params, frozen, batch)` to the sum of the losses, the number
@@ -198,8 +199,9 @@ def _accumulate(loss_fn, num_parts, params, frozen, rows):
 
 def _apply(optimizer, state, totals):
   """Takes the step that the totals of a batch ask for."""
-  # Without targets all totals are 0, and so is the gradient.
-  num_targets = jnp.maximum(totals.num_targets, 1)
+  # Without targets all totals are 0, and so is the gradient; the number may be
+  # weighted, and below 1.
+  num_targets = jnp.where(totals.num_targets > 0, totals.num_targets, 1)
   gradient = jax.tree.map(lambda x: x / num_targets, totals.gradient)
   updates, opt_state = optimizer.update(gradient, state.opt_state, state.params)
   params = optax.apply_updates(state.params, updates)

@@ -103,6 +103,23 @@ def test_a_batch_without_targets_is_no_error():
   chex.assert_trees_all_equal(state.params, params)
 
 
+# Kind: a number of targets below 1 that is taken for 1.
+def test_weights_that_all_targets_share_change_no_step():
+  params, frozen, batch = make_problem()
+
+  def lightly(*args):
+    loss, num_targets, _ = squares(*args)
+    return loss / 64, num_targets / 64, {}
+
+  found = []
+  for loss_fn in (squares, lightly):
+    sgd = optax.sgd(RATE)
+    step = step_lib.make(loss_fn, sgd, devices=DEVICE)
+    state, _ = step(step_lib.init(params, sgd), frozen, batch)
+    found.append(state.params)
+  chex.assert_trees_all_close(*found, rtol=1e-6)
+
+
 def test_rows_that_cannot_be_shared_are_named():
   params, frozen, batch = make_problem()
   sgd = optax.sgd(RATE)
