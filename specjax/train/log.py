@@ -151,9 +151,9 @@ class Log:
 
 
 def _read(path):
-  """Reads the columns and the rows that are whole."""
+  """Reads the columns and the rows that are whole: that have an end."""
   if not path.exists():
     return None, []
-  with path.open(newline='') as file:
-    columns, *rows = [*csv.reader(file)] or [None]
-  return columns, [row for row in rows if len(row) == len(columns)]
+  whole, _, _ = path.read_text().rpartition('\n')
+  columns, *rows = [*csv.reader(whole.splitlines())] or [None]
+  return columns, rows
