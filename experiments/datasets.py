@@ -58,7 +58,7 @@ def load(
 
   Raises:
     ValueError: no such dataset, with the command that prepares it; a split
-      without texts; more than two fields.
+      without texts; more than two fields; texts of a model of more tokens.
   """
   path = pathlib.Path(name).expanduser()
   if name == 'stdlib':
@@ -68,7 +68,7 @@ def load(
   elif name == 'prompts' or path.suffix == '.jsonl':
     source, fields = _prompts(name, path, split, data_dir), ['text']
   elif path.is_dir():
-    return Dataset(sources.written(path, split), documents.of_continuation)
+    return Dataset(_written(path, split, tokenizer), documents.of_continuation)
   else:
     source = sources.catalogue(name, split, data_dir)
     fields = fields or _FIELDS.get(name.split('/')[0], _DEFAULT_FIELDS)
@@ -80,6 +80,18 @@ def _prompts(name, path, split, data_dir):
   found = prompts_lib.load(None if name == 'prompts' else path)
   texts = [sources.Text(*prompt) for prompt in found]
   return sources.of_texts(path.stem, texts, split, data_dir)
+
+
+def _written(path, split, tokenizer):
+  """Returns what a model wrote, if it was in tokens of the tokenizer."""
+  texts = sources.written(path, split)
+  most = max(max(*text.prompt_ids, *text.answer_ids) for text in texts)
+  if most >= tokenizer.vocab_size:
+    raise ValueError(
+      f'expected texts in {path} in tokens below {tokenizer.vocab_size}, those '
+      f'of the vocabulary that is trained, got {most}'
+    )
+  return texts
 
 
 def _document_fn(tokenizer, fields):
