@@ -64,17 +64,19 @@ def sources() -> tuple[Passage, ...]:
   return tuple(found)
 
 
-def docstrings(source: Passage) -> Iterator[Passage]:
-  """Gives the documentation strings of a module, in their order.
+@functools.cache  # To parse the whole library takes seconds.
+def docstrings(source: Passage) -> tuple[Passage, ...]:
+  """Returns the documentation strings of a module, in their order.
 
   Args:
     source: a module.
   """
   documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-  for node in ast.walk(ast.parse(source.text)):
-    if isinstance(node, documented) and (text := ast.get_docstring(node)):
-      name = getattr(node, 'name', '')
-      yield Passage(f'{source.name}:{name}', text)
+  return tuple(
+    Passage(f'{source.name}:{getattr(node, "name", "")}', text)
+    for node in ast.walk(ast.parse(source.text))
+    if isinstance(node, documented) and (text := ast.get_docstring(node))
+  )
 
 
 def functions(source: Passage) -> Iterator[Passage]:
