@@ -136,6 +136,29 @@ def features_of(draftings: Iterable[Drafting]) -> tuple[int, ...]:
   return wanted.pop() if wanted else ()
 
 
+def num_levels(tree: str, num_nodes: int) -> int:
+  """Returns how many passes of a drafter a tree takes, at most.
+
+  What is drafted decides how deep a tree is that is neither static nor a beam:
+  it may be a chain.
+
+  Args:
+    tree: its name; see `recipes`.  One without is made at once.
+    num_nodes: `N`.
+
+  Raises:
+    ValueError: a bad file, or one that has too few nodes.
+    OSError: a file that cannot be read.
+  """
+  if not tree:
+    return min(num_nodes - 1, 1)
+  if tree == 'beam':
+    return min(num_nodes - 1, _MOST_LEVELS)
+  if tree in recipes.GROWN:
+    return num_nodes - 1
+  return int(_shape_fn(tree, _MODEL_RATES)(num_nodes).depths.max())
+
+
 def _of_model(reader, tree, rule, max_nodes, eos_ids):
   """Returns the drafter of a model, by tree and rule."""
   if tree in recipes.GROWN:

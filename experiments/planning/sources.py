@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from experiments import recipes, records
+from experiments import drafters, recipes, records
 from specjax.llama import config as llama_config
 from specjax.theory import pass_times, profiles, resample, roofline
-from specjax.trees import shapes
 
 # What every row of the table of `latency` has.
 LATENCY_COLUMNS = ('capacity', 'batch', 'context', 'seconds', 'low', 'high')
@@ -21,10 +20,7 @@ _LIMITS = ('run', 'run_context', 'run_priced')
 _FREE = ('lookup', 'suffix', 'bigram')
 
 # The recipes of the main job, whose record names drafters alone.
-_MAIN_JOB_TREES = {'bigram': 'best_first'}
-
-# Levels of the trees of models at most, chains and k-ary ones apart.
-_MOST_LEVELS = 6
+_MAIN_JOB_TREES = {'bigram': 'best_first', 'model': 'beam'}
 
 
 def sizes_of(
@@ -126,7 +122,9 @@ def profile_of(
     costs: by drafter what a level of a tree costs, in such passes.
 
   Raises:
-    ValueError: a drafter that runs a model and whose cost is not given.
+    ValueError: a drafter that runs a model and whose cost is not given, or a
+      bad file of a tree.
+    OSError: the file of a tree that cannot be read.
   """
   found = {}
   for name, recipe in _recipes(record).items():
@@ -142,7 +140,7 @@ def profile_of(
   seconds = []
   for row in rows:
     of_level, tree = found[row['curve']]
-    seconds.append(of_level * num_levels(tree, row['capacity']))
+    seconds.append(of_level * drafters.num_levels(tree, row['capacity']))
   return profiles.Profile(
     tuple(row['curve'] for row in rows),
     np.array([row['capacity'] for row in rows]),
@@ -231,20 +229,6 @@ def has_chains(record: Mapping) -> bool:
     record: of `load_curves`.
   """
   return any(recipe.tree == 'chain' for recipe in _recipes(record).values())
-
-
-def num_levels(tree: str, num_nodes: int) -> int:
-  """Returns how many passes of a model a tree takes to draft, at most.
-
-  Args:
-    tree: its name; see `recipes`.
-    num_nodes: `N`.
-  """
-  if tree == 'chain':
-    return num_nodes - 1
-  if arity := recipes.arity(tree):
-    return int(shapes.k_ary(num_nodes, arity).depths.max())
-  return min(num_nodes - 1, _MOST_LEVELS)
 
 
 def _recipes(record):

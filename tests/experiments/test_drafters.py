@@ -127,6 +127,20 @@ def test_static_trees_have_the_shape_of_their_name(tiny, batch, file, tree):
     np.testing.assert_array_equal(parents, [FIRST_PARENTS] * len(PROMPTS))
 
 
+# Every level behind the root is a pass of the drafter.
+def test_as_many_passes_as_there_are_levels(file):
+  for tree, depths in DEPTHS.items():
+    name = file if tree == 'file' else tree
+    assert drafters.num_levels(name, N) == max(depths)
+  at_64 = lambda tree: drafters.num_levels(tree, 64)
+  assert (at_64(''), at_64('beam'), at_64('sequoia')) == (1, 6, 6)
+  # The best first child of a child, and so on, is taken with 0.55^d.
+  assert 6 < at_64('best_first') < 10
+  assert at_64('opt_tree') == at_64('best_paths') == 63
+  assert drafters.num_levels('beam', 4) == 3
+  assert drafters.num_levels('', 1) == 0
+
+
 @pytest.mark.parametrize(
   'recipe',
   [

@@ -111,14 +111,6 @@ def test_costs_that_are_none_are_named(entry):
     sources.parse_costs(['a:0.5', entry])
 
 
-def test_levels_of_trees():
-  assert sources.num_levels('chain', 9) == 8
-  # 1, 2, 4 and 2 of 8 nodes.
-  assert sources.num_levels('2_ary', 9) == 3
-  assert sources.num_levels('beam', 4) == 3
-  assert sources.num_levels('sequoia', 64) == 6
-
-
 CHIP = hardware.Hardware('Chip', 1e12, 1e14, 20e9, 1e11, 3.0)
 
 
