@@ -11,6 +11,7 @@ from specjax import plotting
 _DRAFTERS = {
   'lookup': plotting.Style('prompt lookup', 'tab:blue', '-', 'o'),
   'bigram': plotting.Style('bigram drafter', 'tab:orange', '-', 's'),
+  'model': plotting.Style('smaller model', 'tab:purple', '-', '^'),
 }
 _LIMITS = {
   'printed': plotting.Style(

@@ -6,6 +6,8 @@ alone.
 
   launch/run.sh speed_of_light            12 prompts, under 10 min on 2 cores
   launch/run.sh speed_of_light --quick    6 prompts, under 2 min
+  launch/run.sh speed_of_light --model=FOLDER --drafters=lookup,model \\
+    --draft_model=SMALLER
 
 Writes results/speed_of_light/<run>/: figure.png and figure.pdf, record.json
 with the table of the figure, arrays.npz with what was measured.
@@ -18,6 +20,8 @@ from absl import flags
 from experiments import (
   common,
   curves,
+  draft_flags,
+  draft_models,
   drafters,
   posterior_curves,
   recipes,
@@ -44,6 +48,7 @@ NAME = 'speed_of_light'
 DRAFTERS = {
   'lookup': recipes.Recipe('lookup'),
   'bigram': recipes.Recipe('bigram', 'best_first'),
+  'model': recipes.Recipe('model', 'beam'),
 }
 
 
@@ -55,22 +60,13 @@ def main():
   )
   if len(ids) < 2:
     raise ValueError('expected 2 prompts or more, to fit on half of them')
+  draftings = _draftings(model, ids)
   folder = records.open_run(FLAGS.results_dir, NAME, FLAGS.run_name)
   record = records.new_record(NAME, common.flag_values())
-  # What stages depend on; the draw of starts comes after them.
+  # What stages depend on: the draw of starts comes after them, and what the
+  # drafter was made of is in their names.
   stage_keys = {**common.flag_values(), 'prompt_ids': records.digest(ids)}
-  del stage_keys['oracle_starts']
-  corpus = common.corpus(model.tokenizer)
-  draftings = {
-    name: drafters.make(
-      DRAFTERS[name],
-      model.params,
-      corpus,
-      max_nodes=max(FLAGS.capacities),
-      eos_ids=model.tokenizer.eos_ids,
-    )
-    for name in FLAGS.drafters
-  }
+  del stage_keys['oracle_starts'], stage_keys['draft_model']
   study = study_lib.Study(
     model,
     ids,
@@ -125,6 +121,29 @@ def main():
   report.show(records.load_record(folder / 'record.json'), folder)
 
 
+def _draftings(model, ids):
+  """Builds the drafters by name."""
+  corpus = common.corpus(model.tokenizer)
+  models = draft_models.load(
+    FLAGS.drafters,
+    model,
+    ids,
+    jnp.dtype(FLAGS.dtype),
+    draft_model=FLAGS.draft_model,
+  )
+  return {
+    name: drafters.make(
+      DRAFTERS[name],
+      model.params,
+      corpus,
+      max_nodes=max(FLAGS.capacities),
+      eos_ids=model.tokenizer.eos_ids,
+      models=models,
+    )
+    for name in FLAGS.drafters
+  }
+
+
 def num_partings(study, runs) -> dict[str, int]:
   """Counts the texts that are not the plain ones, by run."""
   return {
@@ -153,10 +172,11 @@ def flat_arrays(study, runs, proposals, starts) -> dict[str, np.ndarray]:
 
 
 if __name__ == '__main__':
+  draft_flags.define('draft_model')
   common.run(
     main,
     drafters=tuple(DRAFTERS),
-    defaults={'prompts_per_kind': 2},
+    defaults={'drafters': ['lookup', 'bigram'], 'prompts_per_kind': 2},
     quick={
       'prompts_per_kind': 1,
       'max_new_tokens': 16,

@@ -33,17 +33,24 @@ TEXTS = ['aaab aaab', 'one, two, three', 'x = x + 1; x = x + 1', 'Why?', 'zzz']
 
 @pytest.fixture(scope='module')
 def place(tmp_path_factory):
-  """A folder with a model of ours, prompts, and a cache of programs."""
+  """A folder with two models of ours, prompts, and a cache of programs."""
   folder = tmp_path_factory.mktemp('place')
-  named = reference_checkpoint.tensors(CONFIG)
+  save_model(folder / 'model', CONFIG)
+  # Room for texts comes in steps of 128 tokens.
+  smaller = {'num_hidden_layers': 1, 'max_position_embeddings': 128}
+  save_model(folder / 'smaller', CONFIG | smaller)
+  write_prompts(folder / 'prompts.jsonl', TEXTS)
+  return folder
+
+
+def save_model(folder, config):
+  named = reference_checkpoint.tensors(config)
   params = weights.assemble(
-    configs.from_hf(CONFIG),
+    configs.from_hf(config),
     weights.Source('hf', frozenset(named), named.get),
     jnp.float32,
   )
-  orbax_store.save(folder / 'model', params, tokenizer_lib.byte_level(), {})
-  write_prompts(folder / 'prompts.jsonl', TEXTS)
-  return folder
+  orbax_store.save(folder, params, tokenizer_lib.byte_level(), {})
 
 
 def write_prompts(path, texts):
@@ -67,6 +74,8 @@ def arguments(place, **flags):
     'max_new_tokens': 6,
     'max_length': 64,
     'batch_size': 3,
+    'drafters': ','.join(speed_of_light.DRAFTERS),
+    'draft_model': place / 'smaller',
     'oracle_starts': 20,
     'seed': 5,
     **flags,
@@ -254,6 +263,7 @@ def mistakes(place):
   (folder / 'empty.jsonl').touch()
   (folder / 'file').write_text('kept')
   return {
+    'drafter': ({'draft_model': folder / 'no'}, "a model: .*got '.*/no'"),
     'model': ({'model': 'gpt-5'}, "smollm2-135m, a .gguf file.*got 'gpt-5'"),
     'gguf': ({'model': folder / 'short.gguf'}, 'whole GGUF file, got .*short'),
     'shard': ({'model': folder / 'sharded'}, f'expected a file .*{shard}'),
