@@ -22,6 +22,7 @@ from experiments import (
   report,
   waterfall,
 )
+from experiments.evaluation import figure as evaluation_figure
 from experiments.heads import report as heads_report
 from experiments.logprobs import report as logprob_report
 from experiments.planning import latency_report, plan_report, sources
@@ -45,6 +46,7 @@ FIGURES: Mapping[str, Callable[[Mapping], matplotlib.figure.Figure]] = {
   'latency': latency_report.draw,
   'plan': plan_report.draw,
   'train_eagle': heads_report.draw,
+  'evaluate_drafter': evaluation_figure.draw,
 }
 
 # What every row of their tables has, where they are not curves.

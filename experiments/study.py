@@ -202,6 +202,28 @@ class Study:
       'tree',
     )
 
+  def along_texts(
+    self,
+    name: str,
+    compute_fn: Callable[[prefill.Batch, Arrays], Arrays],
+  ) -> Arrays:
+    """Whatever else is measured along the plain texts.
+
+    Args:
+      name: of the measurement, unique in the study.
+      compute_fn: from a batch and the rows of `plain` that are its texts to
+        arrays of these rows.
+    """
+    plain = self.plain
+
+    def compute(number, progress_fn):
+      texts = self._rows_of(plain, number)
+      arrays = compute_fn(self._batches[number], texts)
+      progress_fn(int(texts['num_tokens'].sum()))
+      return arrays
+
+    return self._over_batches(name, self.text_length, compute)
+
   @functools.cached_property
   def oracle(self) -> Arrays:
     """`value` and `length`, `[R, T, C]`, of the oracle's trees everywhere.

@@ -14,6 +14,7 @@ from experiments import (
   brw_vs_bounds,
   curves,
   entropy_profile,
+  evaluate_drafter,
   figures,
   latency,
   plan,
@@ -75,6 +76,7 @@ def test_figures_go_by_the_names_of_their_experiments():
     latency.NAME,
     plan.NAME,
     train_eagle.NAME,
+    evaluate_drafter.NAME,
   }
 
 

@@ -1,0 +1,1 @@
+"""What `evaluate_drafter` measures, sums up and shows."""
