@@ -21,6 +21,7 @@ record.json with the tables.
 
 import functools
 import sys
+from collections.abc import Sequence
 
 import jax.numpy as jnp
 import tqdm
@@ -77,11 +78,7 @@ def main():
   prompts, ids = common.load_prompts(
     model.tokenizer, FLAGS.prompts, FLAGS.prompts_per_kind, FLAGS.max_length
   )
-  if FLAGS.capacities[0] == 1 or len(FLAGS.capacities) < 2:
-    raise ValueError(
-      'expected two or more --capacities above 1, to fit a slope, got '
-      f'{",".join(map(str, FLAGS.capacities))}'
-    )
+  check_capacities(FLAGS.capacities)
   recipe = find_recipe(_DRAFTER.value, _TREE.value, model.name)
   candidates = _candidates(recipe, model, ids)
   folder = records.open_run(FLAGS.results_dir, NAME, FLAGS.run_name)
@@ -110,6 +107,22 @@ def main():
     **found,
   )
   report.show(records.load_record(folder / 'record.json'), folder)
+
+
+def check_capacities(capacities: Sequence[int]) -> None:
+  """Refuses capacities that no slope can be fitted to.
+
+  Args:
+    capacities: rising.
+
+  Raises:
+    ValueError: fewer than two, or that of plain decoding among them.
+  """
+  if capacities[0] == 1 or len(capacities) < 2:
+    raise ValueError(
+      'expected two or more --capacities above 1, to fit a slope, got '
+      f'{",".join(map(str, capacities))}'
+    )
 
 
 def find_recipe(

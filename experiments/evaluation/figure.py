@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import matplotlib.axes
 import matplotlib.figure
+import matplotlib.ticker
 
 from experiments import study as study_lib
 from specjax import plotting
@@ -119,8 +120,9 @@ def _depths(axes, record, temperature):
     places = [row['depth'] for row in here]
     _draw_rows(axes, places, here, styles(record)[name])
   axes.set_ylim(0, 1.05)
-  axes.set_xlabel('depth of the draft (tokens)')
-  axes.set_ylabel('share accepted, of those tried')
+  axes.xaxis.set_major_locator(matplotlib.ticker.MaxNLocator(integer=True))
+  axes.set_xlabel('depth (tokens of an iteration)')
+  axes.set_ylabel('share of tokens there that were drafts')
   capacity = record['flags']['capacities'][-1]
   axes.set_title(f'acceptance by depth, N = {capacity}')
 

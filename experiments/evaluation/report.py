@@ -78,10 +78,10 @@ def _depths(rows, record):
   capacity = record['flags']['capacities'][-1]
   for name in _names(rows):
     shares = ', '.join(
-      f'{report_lib.cell(row)} of {row["tried"]}'
+      f'{report_lib.cell(row)} of {row["tokens"]}'
       for row in figure_lib.select(rows, curve=name)
     )
-    yield f'accepted at depth 1, 2, ..., N = {capacity}: {name} {shares}'
+    yield f'drafts at depth 1, 2, ..., N = {capacity}: {name} {shares} tokens'
 
 
 def _reliability(rows):

@@ -74,21 +74,24 @@ def depths(run: measure.Arrays, seed: int) -> list[dict]:
     seed: of the resamples.
 
   Returns:
-    Rows of `depth` up to 8, `tried` and `accepted` tokens, and their ratio
-    `value` with `low` and `high`; as far as any text came.
+    Rows of `depth` up to 8, its `tokens` and those `accepted`, and the share
+    `value` of these with `low` and `high`; as far as any iteration came.
   """
   count = lambda deepest, depth: np.sum(deepest >= depth, axis=1)
   accepted_depth = np.minimum(run['depth'], run['emitted'])
   rows = []
   for depth in range(1, _MOST_DEPTHS + 1):
-    tried, accepted = count(run['emitted'], depth), count(accepted_depth, depth)
-    if tried.any():
+    tokens, accepted = (
+      count(run['emitted'], depth),
+      count(accepted_depth, depth),
+    )
+    if tokens.any():
       rows.append(
         {
           'depth': depth,
-          'tried': int(tried.sum()),
+          'tokens': int(tokens.sum()),
           'accepted': int(accepted.sum()),
-          **_share(accepted, tried, seed),
+          **_share(accepted, tokens, seed),
         }
       )
   return rows
