@@ -242,7 +242,7 @@ if __name__ == '__main__':
   options.define_batches([1, 4])
   common.run(
     main,
-    defaults={'temperature': 0.0, 'capacities': [1, 2, 4, 8, 16, 32]},
+    defaults={'capacities': [1, 2, 4, 8, 16, 32]},
     quick={'capacities': [1, 4, 16], 'batches': [1], 'repeats': 6},
     shared=[
       *('model', 'dtype', 'temperature', 'capacities', 'seed', 'quick'),

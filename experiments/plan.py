@@ -142,12 +142,20 @@ def all_cases() -> list[cases_lib.Case]:
   """Returns what is planned for, by the flags.
 
   Raises:
-    ValueError: an unknown chip or model, or one chip's numbers for several.
+    ValueError: an unknown chip or model, one chip's numbers for several, or
+      times of another temperature.
   """
   if _LATENCY.value:
     record = records.load_record(
       pathlib.Path(_LATENCY.value), sources.LATENCY_COLUMNS
     )
+    measured_at = record['flags']['temperature']
+    if measured_at != FLAGS.temperature:
+      # Every node that is visited costs noise there, and none at 0.
+      raise ValueError(
+        f'expected pass times at --temperature={FLAGS.temperature:g}, got '
+        f'{_LATENCY.value}, measured at {measured_at:g}'
+      )
     return [cases_lib.of_record(record, _CONTEXT.value, _PRICE.value)]
   for name in _HARDWARE.value:
     if name not in hardware.PRESETS:

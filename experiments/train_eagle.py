@@ -32,7 +32,7 @@ from experiments.heads import reading, report
 from specjax import parallel
 from specjax.checkpoint import packaged, resolve
 from specjax.llama import eagle as eagle_lib
-from specjax.train import eagle, fit, lesson_files, optimizer
+from specjax.train import eagle, fit, lesson_files, log, optimizer
 from specjax.train import step as step_lib
 
 FLAGS = flags.FLAGS
@@ -96,7 +96,7 @@ def main():
   frozen = eagle.freeze(model.params, token_ids)
   frozen = parallel.copy(frozen, jax.devices())
   weights = learn(head, frozen, train, held_out, folder)
-  table = report.read_table(folder / 'evaluation.csv')
+  table = log.read_table(folder / 'evaluation.csv')
   facts = {
     'verifier': model.name,
     'command': ' '.join(['python', '-m', f'experiments.{NAME}', *sys.argv[1:]]),

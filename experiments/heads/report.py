@@ -1,12 +1,12 @@
 """What a run of train_eagle says: the learning curve, and how it ended."""
 
-import csv
 import pathlib
 from collections.abc import Mapping, Sequence
 
 import matplotlib.figure
 
 from experiments import figure_files
+from specjax.train import log
 
 # Of the steps of a draft; the last ones serve deeper steps alike.
 _LOOKS = (
@@ -23,29 +23,13 @@ _PANELS = {
 }
 
 
-def read_table(path: pathlib.Path) -> list[dict[str, float]]:
-  """Reads a CSV file of numbers.
-
-  Args:
-    path: of the file, as a run of training writes it.
-
-  Returns:
-    A mapping a row.
-  """
-  with path.open(newline='') as file:
-    return [
-      {name: float(value) for name, value in row.items()}
-      for row in csv.DictReader(file)
-    ]
-
-
 def hours(path: pathlib.Path) -> float:
   """Returns the hours of all steps of a run, rounded to two digits.
 
   Args:
     path: of its train.csv.
   """
-  return round(sum(row['seconds'] for row in read_table(path)) / 3600, 2)
+  return round(sum(row['seconds'] for row in log.read_table(path)) / 3600, 2)
 
 
 def show(record: Mapping, folder: pathlib.Path) -> None:

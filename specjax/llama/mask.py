@@ -20,6 +20,19 @@ def causal(num_tokens: int) -> jax.Array:
   return jnp.tril(jnp.ones((1, num_tokens, num_tokens), bool))
 
 
+def within(documents: jax.Array) -> jax.Array:
+  """Opens a token's own and earlier positions of its document.
+
+  Args:
+    documents: `[B, T]` int32, which text of its row a token belongs to.
+
+  Returns:
+    `[B, T, T]` bool, query by key.
+  """
+  same = documents[:, :, None] == documents[:, None]
+  return same & causal(documents.shape[1])
+
+
 def committed(length: jax.Array, num_slots: int) -> jax.Array:
   """Opens the first `length` slots of each row's cache.
 

@@ -49,12 +49,11 @@ def forward(
 
 def _view(config, documents, dtype):
   """Opens a text's earlier tokens, and a cache of one slot that is closed."""
-  batch, num_tokens = documents.shape
+  batch = len(documents)
   heads = (batch, config.num_kv_heads)
-  same = documents[:, :, None] == documents[:, None]
   return layer.View(
     keys=jnp.zeros((*heads, config.head_dim, 1), dtype),
     values=jnp.zeros((*heads, 1, config.head_dim), dtype),
     cache_mask=jnp.zeros((batch, 1, 1), bool),
-    block_mask=same & mask.causal(num_tokens),
+    block_mask=mask.within(documents),
   )

@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 
 from specjax.llama import cache as llama_cache
-from specjax.llama import eagle, layer
+from specjax.llama import eagle, layer, mask
 from specjax.llama import model as llama_model
 from specjax.train import judge, lessons
 from specjax.train import step as step_lib
@@ -184,7 +184,7 @@ def unroll(
   # before; of these the first, before which nothing is known, stays closed.
   cache = eagle.empty_cache(head, batch, 1)
   above = jnp.zeros((batch, num_tokens, 1), bool)
-  beside = lessons.within(lesson.documents) & is_known[:, None]
+  beside = mask.within(lesson.documents) & is_known[:, None]
   only_itself = jnp.broadcast_to(jnp.eye(num_tokens, dtype=bool), beside.shape)
   known = eagle.fuse(head, lessons.of_parents(lesson.features))
   found = []

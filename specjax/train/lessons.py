@@ -66,7 +66,7 @@ def read(
     positions,
     closed,
     mask.committed(closed.length, 1),
-    within(documents),
+    mask.within(documents),
     layers,
   )
 
@@ -86,19 +86,6 @@ def read(
     log_total=log_total.reshape(tokens.shape),
     best=best.reshape(tokens.shape),
   )
-
-
-def within(documents: jax.Array) -> jax.Array:
-  """Opens a token's own and earlier positions of its document.
-
-  Args:
-    documents: `[B, T]` int32.
-
-  Returns:
-    `[B, T, T]` bool, query by key.
-  """
-  same = documents[:, :, None] == documents[:, None]
-  return same & mask.causal(documents.shape[1])
 
 
 def is_first(documents: jax.Array) -> jax.Array:

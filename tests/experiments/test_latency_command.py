@@ -101,6 +101,15 @@ def test_what_was_measured_is_planned_with(model, tmp_path):
     1 / of_plain['seconds']
   )
 
+  result = run(
+    plan.NAME,
+    *(f'--latency={folder / "record.json"}', '--temperature=0'),
+    *(f'--results_dir={tmp_path}', '--run_name=c'),
+  )
+  assert result.returncode != 0
+  assert 'expected pass times at --temperature=0' in result.stderr
+  assert not (tmp_path / plan.NAME / 'c').exists()
+
 
 def test_sizes_and_work_are_those_of_what_runs(tiny):
   sizes = latency.sizes_of(tiny)
