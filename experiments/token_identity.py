@@ -205,7 +205,7 @@ def table_text(table: Sequence[Mapping]) -> str:
   counts = (*counts, 'failures')
   head = f'{"drafter":<22}{"temperature":>11}'
   head += ''.join(f'{name:>11}' for name in counts)
-  lines = [f'{head}{"widest gap":>18}{"D":>20}']
+  lines = [f'{head}{"widest gap":>18}{"D":>22}']
   for row in table:
     line = f'{row["drafter"]:<22}{row["temperature"]:>11g}'
     line += ''.join(f'{row[name]:>11}' for name in counts)
@@ -213,7 +213,7 @@ def table_text(table: Sequence[Mapping]) -> str:
     if row['partings']:
       gap = f'{row["widest_gap"]:.1e} ({row["widest_share"]:.0%})'
     interval = f'{row["D"]:.2f} [{row["low"]:.2f}, {row["high"]:.2f}]'
-    lines.append(f'{line}{gap:>18}{interval:>20}')
+    lines.append(f'{line}{gap:>18}{interval:>22}')
   return '\n'.join(lines)
 
 
