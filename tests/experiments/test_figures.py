@@ -116,6 +116,7 @@ def test_what_is_there_is_drawn_and_what_is_missing_is_said(results):
     latency.NAME,
     plan.NAME,
     train_eagle.NAME,
+    evaluate_drafter.NAME,
   ]
   # Again, elsewhere: the same bytes.
   again = command(results, f'--out={results / "new" / "place"}')
