@@ -20,7 +20,6 @@ only what is new.  Writes results/acceptance/<run>/: figure.png and figure.pdf,
 and record.json with the table.
 """
 
-import pathlib
 import sys
 from collections.abc import Mapping, Sequence
 
@@ -38,9 +37,9 @@ from experiments import (
   drafters,
   recipes,
   records,
+  studies,
 )
 from experiments import study as study_lib
-from specjax import sampling as sampling_lib
 from specjax.checkpoint import resolve
 from specjax.theory import entropy, resample, run_bounds
 
@@ -75,7 +74,9 @@ def main():
   table, checks = [], []
   for temperature in FLAGS.temperatures:
     tqdm.tqdm.write(f'temperature {temperature:g}', file=sys.stderr)
-    study = _study(model, ids, draftings, temperature, folder)
+    study = studies.open_at(
+      model, ids, draftings, temperature, folder, apart_from=_NAMED
+    )
     names = [
       recipe.name
       for recipe in found
@@ -166,37 +167,12 @@ def _draftings(found, model, ids):
     jnp.dtype(FLAGS.dtype),
     **draft_flags.of_models(),
   )
-  return {
-    recipe.name: drafters.make(
-      recipe,
-      model.params,
-      corpus,
-      max_nodes=max(FLAGS.capacities),
-      eos_ids=model.tokenizer.eos_ids,
-      models=models,
-    )
-    for recipe in found
-  }
-
-
-def _study(model, ids, draftings, temperature, folder: pathlib.Path):
-  """Makes the study of a temperature, whose stages have their own folder."""
-  keys = {**common.flag_values(), 'prompt_ids': records.digest(ids)}
-  keys = {name: value for name, value in keys.items() if name not in _NAMED}
-  place = records.open_run(folder, 'texts', f'T={temperature:g}')
-  return study_lib.Study(
+  return drafters.make_all(
+    {recipe.name: recipe for recipe in found},
     model,
-    ids,
-    draftings,
-    sampling_lib.make(
-      len(ids), temperature, FLAGS.top_k, FLAGS.top_p, FLAGS.min_p
-    ),
-    records.Stages(place, keys),
-    seed=FLAGS.seed,
-    capacities=FLAGS.capacities,
-    max_new_tokens=FLAGS.max_new_tokens,
-    max_length=FLAGS.max_length,
-    batch_size=FLAGS.batch_size,
+    corpus,
+    max_nodes=max(FLAGS.capacities),
+    models=models,
   )
 
 

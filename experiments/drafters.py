@@ -8,6 +8,7 @@ from typing import NamedTuple
 import chex
 
 from experiments import recipes, records
+from specjax.checkpoint import resolve
 from specjax.draft import (
   base,
   bigram,
@@ -117,6 +118,43 @@ def make(
   content = '-'.join(filter(None, (model.content, _content(tree))))
   drafter = _of_model(model.reader, tree, rule, max_nodes, eos_ids)
   return Drafting(drafter, model.params, rule, content)
+
+
+def make_all(
+  found: Mapping[str, recipes.Recipe],
+  verifier: resolve.Checkpoint,
+  corpus: Sequence[Sequence[int]],
+  *,
+  max_nodes: int,
+  models: Mapping[str, DraftModel] | None = None,
+) -> dict[str, Drafting]:
+  """Builds several drafters for one verifier.
+
+  Args:
+    found: what is wanted, by name.
+    verifier: the model that decides.
+    corpus: as of `make`, and so are the others.
+    max_nodes: largest tree that will be asked for.
+    models: those that draft, by name.
+
+  Returns:
+    The drafters by the same names.
+
+  Raises:
+    ValueError: as `make` does.
+    OSError: as `make` does.
+  """
+  return {
+    name: make(
+      recipe,
+      verifier.params,
+      corpus,
+      max_nodes=max_nodes,
+      eos_ids=verifier.tokenizer.eos_ids,
+      models=models,
+    )
+    for name, recipe in found.items()
+  }
 
 
 def features_of(draftings: Iterable[Drafting]) -> tuple[int, ...]:

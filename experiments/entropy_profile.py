@@ -33,6 +33,7 @@ from absl import flags
 from experiments import (
   common,
   records,
+  studies,
 )
 from experiments import study as study_lib
 from experiments.profile import report as profile_report
@@ -230,20 +231,14 @@ def flat_arrays(
 
 def _study(model, ids, setting: Setting, folder: pathlib.Path):
   """Makes the study of a setting, whose stages have a folder of their own."""
-  keys = {**common.flag_values(), 'prompt_ids': records.digest(ids)}
-  # Limits come after all stages.
-  del keys['capacities']
-  return study_lib.Study(
+  return studies.open_study(
     model,
     ids,
     {},  # No drafter is run.
-    sampling_lib.make(len(ids), *setting),
-    records.Stages(records.open_run(folder, 'texts', setting.name), keys),
-    seed=FLAGS.seed,
+    setting,
+    records.open_run(folder, 'texts', setting.name),
+    apart_from=['capacities'],  # Limits come after all stages.
     capacities=[1],  # Texts end where runs do.
-    max_new_tokens=FLAGS.max_new_tokens,
-    max_length=FLAGS.max_length,
-    batch_size=FLAGS.batch_size,
   )
 
 

@@ -34,10 +34,10 @@ from experiments import (
   drafters,
   recipes,
   records,
+  studies,
 )
 from experiments import study as study_lib
 from experiments.evaluation import one_temperature, report
-from specjax import sampling as sampling_lib
 from specjax.checkpoint import packaged, resolve
 
 FLAGS = flags.FLAGS
@@ -81,12 +81,15 @@ def main():
   check_capacities(FLAGS.capacities)
   recipe = find_recipe(_DRAFTER.value, _TREE.value, model.name)
   candidates = _candidates(recipe, model, ids)
+  draftings = {name: found.drafting for name, found in candidates.items()}
   folder = records.open_run(FLAGS.results_dir, NAME, FLAGS.run_name)
   record = records.new_record(NAME, common.flag_values())
   found = {}
   for temperature in FLAGS.temperatures:
     tqdm.tqdm.write(f'temperature {temperature:g}', file=sys.stderr)
-    study = _study(model, ids, candidates, temperature, folder)
+    study = studies.open_at(
+      model, ids, draftings, temperature, folder, apart_from=_NAMED
+    )
     rows = one_temperature.tables_of(
       study,
       model.params,
@@ -178,27 +181,6 @@ def _candidates(recipe, model, ids) -> dict[str, one_temperature.Candidate]:
     best = recipes.Recipe('dulled', 'best_paths')
     found[f'dulled_{divergence:g}'] = make(best, dulled)
   return found
-
-
-def _study(model, ids, candidates, temperature, folder):
-  """Makes the study of a temperature, whose stages have their own folder."""
-  keys = {**common.flag_values(), 'prompt_ids': records.digest(ids)}
-  keys = {name: value for name, value in keys.items() if name not in _NAMED}
-  place = records.open_run(folder, 'texts', f'T={temperature:g}')
-  return study_lib.Study(
-    model,
-    ids,
-    {name: candidate.drafting for name, candidate in candidates.items()},
-    sampling_lib.make(
-      len(ids), temperature, FLAGS.top_k, FLAGS.top_p, FLAGS.min_p
-    ),
-    records.Stages(place, keys),
-    seed=FLAGS.seed,
-    capacities=FLAGS.capacities,
-    max_new_tokens=FLAGS.max_new_tokens,
-    max_length=FLAGS.max_length,
-    batch_size=FLAGS.batch_size,
-  )
 
 
 if __name__ == '__main__':

@@ -27,11 +27,11 @@ from experiments import (
   recipes,
   records,
   report,
+  studies,
 )
 from experiments import proposals as proposals_lib
 from experiments import starts as starts_lib
 from experiments import study as study_lib
-from specjax import sampling as sampling_lib
 from specjax.checkpoint import resolve
 
 FLAGS = flags.FLAGS
@@ -63,23 +63,14 @@ def main():
   draftings = _draftings(model, ids)
   folder = records.open_run(FLAGS.results_dir, NAME, FLAGS.run_name)
   record = records.new_record(NAME, common.flag_values())
-  # What stages depend on: the draw of starts comes after them, and what the
-  # drafter was made of is in their names.
-  stage_keys = {**common.flag_values(), 'prompt_ids': records.digest(ids)}
-  del stage_keys['oracle_starts'], stage_keys['draft_model']
-  study = study_lib.Study(
+  study = studies.open_study(
     model,
     ids,
     draftings,
-    sampling_lib.make(
-      len(ids), FLAGS.temperature, FLAGS.top_k, FLAGS.top_p, FLAGS.min_p
-    ),
-    records.Stages(folder, stage_keys),
-    seed=FLAGS.seed,
-    capacities=FLAGS.capacities,
-    max_new_tokens=FLAGS.max_new_tokens,
-    max_length=FLAGS.max_length,
-    batch_size=FLAGS.batch_size,
+    (FLAGS.temperature, FLAGS.top_k, FLAGS.top_p, FLAGS.min_p),
+    folder,
+    # Starts are drawn after all stages; names tell what drafters are made of.
+    apart_from=['oracle_starts', 'draft_model'],
   )
   if standing := records.standing(folder):
     print(standing, flush=True)
@@ -131,17 +122,13 @@ def _draftings(model, ids):
     jnp.dtype(FLAGS.dtype),
     draft_model=FLAGS.draft_model,
   )
-  return {
-    name: drafters.make(
-      DRAFTERS[name],
-      model.params,
-      corpus,
-      max_nodes=max(FLAGS.capacities),
-      eos_ids=model.tokenizer.eos_ids,
-      models=models,
-    )
-    for name in FLAGS.drafters
-  }
+  return drafters.make_all(
+    {name: DRAFTERS[name] for name in FLAGS.drafters},
+    model,
+    corpus,
+    max_nodes=max(FLAGS.capacities),
+    models=models,
+  )
 
 
 def num_partings(study, runs) -> dict[str, int]:

@@ -92,17 +92,13 @@ def main():
     dtype,
     **draft_flags.of_models(),
   )
-  draftings = {
-    recipe.name: drafters.make(
-      recipe,
-      model.params,
-      ids,
-      max_nodes=max(FLAGS.capacities),
-      eos_ids=model.tokenizer.eos_ids,
-      models=models,
-    )
-    for recipe in found
-  }
+  draftings = drafters.make_all(
+    {recipe.name: recipe for recipe in found},
+    model,
+    ids,
+    max_nodes=max(FLAGS.capacities),
+    models=models,
+  )
   folder = records.open_run(FLAGS.results_dir, NAME, FLAGS.run_name)
   record = records.new_record(NAME, common.flag_values())
   comparison = identity.Comparison(
