@@ -6,36 +6,16 @@ test may import all experiments.
 
 import math
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 from absl import flags
 
-from experiments import recipes
+from experiments import number_flags, recipes
 
 FLAGS = flags.FLAGS
 
 # Those that say which models draft.
 MODELS = ('skipped_layers', 'dulled_kl', 'eagle', 'draft_model')
-
-
-class ListParser(flags.ArgumentParser):
-  """Parses `0,1` into a list without repetition, each part by its parser."""
-
-  def __init__(self, parser: flags.ArgumentParser):
-    self._parser = parser
-
-  def parse(self, argument: str | Sequence) -> list:
-    """Returns the parts, each as its parser reads it."""
-    parts = argument.split(',') if isinstance(argument, str) else argument
-    return list(dict.fromkeys(map(self._parser.parse, parts)))
-
-  def flag_type(self) -> str:
-    """Returns what `--help` says of the flag."""
-    return 'comma separated numbers'
-
-
-_FLOATS = ListParser(flags.FloatParser(lower_bound=0))
-_LAYERS = ListParser(flags.IntegerParser(lower_bound=0))
 
 
 def define(*names: str) -> None:
@@ -54,16 +34,9 @@ def of_models() -> dict[str, object]:
   return {name: FLAGS[name].value for name in MODELS}
 
 
-def _define_numbers(
-  name: str, parser: ListParser, default: list | None, text: str
-) -> None:
-  serializer = flags.ListSerializer(',')
-  flags.DEFINE(parser, name, default, text, serializer=serializer)
-
-
 def _define_temperatures() -> None:
   text = 'Temperatures of sampling; 0 takes the best token.'
-  _define_numbers('temperatures', _FLOATS, [0.0, 1.0], text)
+  number_flags.define_floats('temperatures', [0.0, 1.0], text)
   flags.register_validator(
     'temperatures',
     lambda values: all(map(math.isfinite, values)),  # 'nan' passes all bounds.
@@ -90,7 +63,7 @@ def _define_rules() -> None:
 
 def _define_skipped_layers() -> None:
   text = 'Layers that layer_skip leaves out, as layer_skip_search finds them.'
-  _define_numbers('skipped_layers', _LAYERS, None, text)
+  number_flags.define_integers('skipped_layers', None, text, lower_bound=0)
 
 
 def _define_dulled_kl() -> None:

@@ -32,6 +32,7 @@ from experiments import (
   draft_flags,
   draft_models,
   drafters,
+  number_flags,
   recipes,
   records,
   studies,
@@ -51,12 +52,10 @@ _DRAFTER = flags.DEFINE_string(
 _TREE = flags.DEFINE_string(
   'tree', None, 'Its tree, see acceptance --trees; what suits it if none.'
 )
-_YARDSTICKS = flags.DEFINE(
-  draft_flags.ListParser(flags.FloatParser(lower_bound=0)),
+_YARDSTICKS = number_flags.define_floats(
   'yardsticks',
   [0.5, 2.0],
   'Mean KL(p || q) at temperature 1, in nats, of dulled verifiers beside it.',
-  serializer=flags.ListSerializer(','),
 )
 
 NAME = 'evaluate_drafter'

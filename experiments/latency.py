@@ -27,7 +27,7 @@ import numpy as np
 import tqdm
 from absl import flags
 
-from experiments import common, draft_flags, records
+from experiments import common, number_flags, records
 from experiments.planning import latency_report, limits, options, sources
 from specjax.checkpoint import resolve
 from specjax.decode import latency
@@ -37,12 +37,8 @@ from specjax.theory import roofline
 
 FLAGS = flags.FLAGS
 
-_CONTEXTS = flags.DEFINE(
-  draft_flags.ListParser(flags.IntegerParser(lower_bound=1)),
-  'contexts',
-  [128, 512],
-  'Tokens of each row before the pass.',
-  serializer=flags.ListSerializer(','),
+_CONTEXTS = number_flags.define_integers(
+  'contexts', [128, 512], 'Tokens of each row before the pass.'
 )
 _REPEATS = flags.DEFINE_integer(
   'repeats', 7, 'Rounds of timing; 6 bound a median.', lower_bound=6

@@ -39,6 +39,7 @@ from experiments import (
   draft_models,
   drafters,
   identity,
+  number_flags,
   recipes,
   records,
   ties,
@@ -53,12 +54,10 @@ NAME = 'token_identity'
 # Shared flags that leave no choice here.
 _FIXED = ('temperature', 'top_k', 'top_p', 'min_p')
 
-_BATCH_SIZES = flags.DEFINE(
-  draft_flags.ListParser(flags.IntegerParser(lower_bound=1)),
+_BATCH_SIZES = number_flags.define_integers(
   'batch_sizes',
   [8, 1],
   'Prompts decoded at a time by speculation; plainly it is --batch_size.',
-  serializer=flags.ListSerializer(','),
 )
 
 

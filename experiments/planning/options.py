@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from experiments import draft_flags
+from experiments import number_flags
 
 FLAGS = flags.FLAGS
 
@@ -16,11 +16,5 @@ def define_batches(default: Sequence[int]) -> None:
   Args:
     default: rows that share a pass.
   """
-  flags.DEFINE(
-    draft_flags.ListParser(flags.IntegerParser(lower_bound=1)),
-    'batches',
-    list(default),
-    'Rows that share a pass.',
-    serializer=flags.ListSerializer(','),
-  )
+  number_flags.define_integers('batches', default, 'Rows that share a pass.')
   FLAGS.register_key_flag_for_module(sys.argv[0], FLAGS['batches'])
