@@ -60,6 +60,14 @@ class Recipe(NamedTuple):
     return '-'.join(filter(None, parts))
 
 
+# The drafters of the main job, each in its tree.
+MAIN_JOB = {
+  'lookup': Recipe('lookup'),
+  'bigram': Recipe('bigram', 'best_first'),
+  'model': Recipe('model', 'beam'),
+}
+
+
 def combine(
   drafters: Sequence[str], trees: Sequence[str], rules: Sequence[str]
 ) -> list[Recipe]:

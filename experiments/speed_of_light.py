@@ -45,12 +45,6 @@ _ORACLE_STARTS = flags.DEFINE_integer(
 
 NAME = 'speed_of_light'
 
-DRAFTERS = {
-  'lookup': recipes.Recipe('lookup'),
-  'bigram': recipes.Recipe('bigram', 'best_first'),
-  'model': recipes.Recipe('model', 'beam'),
-}
-
 
 def main():
   """Measures, bounds, writes, and says what came out."""
@@ -123,7 +117,7 @@ def _draftings(model, ids):
     draft_model=FLAGS.draft_model,
   )
   return drafters.make_all(
-    {name: DRAFTERS[name] for name in FLAGS.drafters},
+    {name: recipes.MAIN_JOB[name] for name in FLAGS.drafters},
     model,
     corpus,
     max_nodes=max(FLAGS.capacities),
@@ -162,7 +156,7 @@ if __name__ == '__main__':
   draft_flags.define('draft_model')
   common.run(
     main,
-    drafters=tuple(DRAFTERS),
+    drafters=tuple(recipes.MAIN_JOB),
     defaults={'drafters': ['lookup', 'bigram'], 'prompts_per_kind': 2},
     quick={
       'prompts_per_kind': 1,

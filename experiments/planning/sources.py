@@ -19,9 +19,6 @@ _LIMITS = ('run', 'run_context', 'run_priced')
 # Drafters that run no model; to look something up costs next to nothing.
 _FREE = ('lookup', 'suffix', 'bigram')
 
-# The recipes of the main job, whose record names drafters alone.
-_MAIN_JOB_TREES = {'bigram': 'best_first', 'model': 'beam'}
-
 
 def sizes_of(
   config: llama_config.LlamaConfig,
@@ -235,8 +232,9 @@ def _recipes(record):
   """The recipes of a record by the names of their curves."""
   if 'recipes' in record:
     return {k: recipes.Recipe(**v) for k, v in record['recipes'].items()}
+  # The main job's record names drafters alone.
   return {
-    name: recipes.Recipe(name, _MAIN_JOB_TREES.get(name, ''))
+    name: recipes.MAIN_JOB.get(name, recipes.Recipe(name))
     for name in record['flags']['drafters']
   }
 

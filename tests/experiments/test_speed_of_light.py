@@ -18,6 +18,7 @@ from experiments import (
   curves,
   posterior_curves,
   proposals,
+  recipes,
   records,
   report,
   speed_of_light,
@@ -74,7 +75,7 @@ def arguments(place, **flags):
     'max_new_tokens': 6,
     'max_length': 64,
     'batch_size': 3,
-    'drafters': ','.join(speed_of_light.DRAFTERS),
+    'drafters': ','.join(recipes.MAIN_JOB),
     'draft_model': place / 'smaller',
     'oracle_starts': 20,
     'seed': 5,
@@ -140,7 +141,7 @@ def test_a_run_leaves_its_record_arrays_and_figure(undisturbed):
   )
   keys = [(row['curve'], row['capacity']) for row in record['table']]
   names = [
-    *speed_of_light.DRAFTERS,
+    *recipes.MAIN_JOB,
     'oracle_run',
     f'won_at({record["best_drafter"]})',
     f'oracle_at({record["best_drafter"]})',
@@ -172,7 +173,7 @@ def test_a_run_leaves_its_record_arrays_and_figure(undisturbed):
 def test_the_table_is_of_the_arrays(undisturbed):
   table = records.load_record(undisturbed[0] / 'record.json')['table']
   arrays = arrays_in(undisturbed[0] / 'arrays.npz')
-  for name in [*speed_of_light.DRAFTERS, 'oracle_run']:
+  for name in [*recipes.MAIN_JOB, 'oracle_run']:
     for capacity in (1, 4):
       run = f'{name}-{capacity}'
       emitted = arrays[f'{run}/emitted'].sum()
