@@ -32,7 +32,7 @@ from experiments.heads import reading, report
 from specjax import parallel
 from specjax.checkpoint import packaged, resolve
 from specjax.llama import eagle as eagle_lib
-from specjax.train import eagle, fit, lesson_files, log, optimizer
+from specjax.train import eagle, lesson_files, log
 from specjax.train import step as step_lib
 
 FLAGS = flags.FLAGS
@@ -104,7 +104,7 @@ def main():
     'targets': int(counts.sum()),
     'steps': FLAGS.num_steps,
     'tokens_per_step': FLAGS.rows * FLAGS.length,
-    'hours': report.hours(folder / 'train.csv'),
+    'hours': round(log.seconds(folder) / 3600, 2),
     'coverage': coverage,
     'held_out': table[-1],
   }
@@ -178,33 +178,25 @@ def learn(
   Returns:
     The weights after the last step.
   """
-  schedule = optimizer.schedule(
-    FLAGS.learning_rate, FLAGS.num_steps, FLAGS.warmup_steps
-  )
-  adamw = optimizer.adamw(schedule, weight_decay=FLAGS.weight_decay)
   loss_fn = eagle.make_loss(head.config, _UNROLL.value)
   evaluate = step_lib.make_evaluation(loss_fn)
 
   def evaluate_all(weights: chex.ArrayTree) -> dict[str, float]:
     return step_lib.means(
       [
-        jax.device_get(evaluate(weights, frozen, lesson))
+        evaluate(weights, frozen, lesson)
         for lesson in reading.in_order(held_out, FLAGS.rows, FLAGS.eval_batches)
       ]
     )
 
-  state = fit.fit(
-    step_lib.make(loss_fn, adamw, num_accumulate=FLAGS.accumulate),
-    step_lib.init(head.weights, adamw),
+  return train_flags.fit(
+    loss_fn,
+    head.weights,
     frozen,
     lesson_files.Shuffled(train, FLAGS.rows, FLAGS.seed),
-    folder=folder,
-    num_steps=FLAGS.num_steps,
-    save_every=FLAGS.save_every,
-    evaluate_fn=evaluate_all,
-    eval_every=FLAGS.eval_every,
+    folder,
+    evaluate_all,
   )
-  return state.params
 
 
 if __name__ == '__main__':

@@ -1,13 +1,20 @@
-"""Flags of the experiments that train.
+"""Flags of the experiments that train, and the run that they ask for.
 
-They are defined by the main that reads them, before `common.run`, so that a
+Flags are defined by the main that reads them, before `common.run`, so that a
 test may import all experiments.
 """
 
 import math
+import pathlib
 import sys
+from collections.abc import Callable, Mapping
 
+import chex
 from absl import flags
+
+from specjax.train import fit as fit_lib
+from specjax.train import optimizer as optimizer_lib
+from specjax.train import step as step_lib
 
 FLAGS = flags.FLAGS
 
@@ -45,6 +52,47 @@ def define(
   )
   for name in set(FLAGS) - before:
     FLAGS.register_key_flag_for_module(sys.argv[0], FLAGS[name])
+
+
+def fit(
+  loss_fn: step_lib.LossFn,
+  params: chex.ArrayTree,
+  frozen: chex.ArrayTree,
+  batches: fit_lib.Batches,
+  folder: pathlib.Path,
+  evaluate_fn: Callable[[chex.ArrayTree], Mapping[str, float]],
+) -> chex.ArrayTree:
+  """Trains as the flags say.
+
+  Args:
+    loss_fn: what is made small.
+    params: before the first step.
+    frozen: what the loss reads besides.
+    batches: the data.
+    folder: of the run.
+    evaluate_fn: from parameters to numbers by name.
+
+  Returns:
+    The parameters after the last step.
+  """
+  optimizer = optimizer_lib.adamw(
+    optimizer_lib.schedule(
+      FLAGS.learning_rate, FLAGS.num_steps, FLAGS.warmup_steps
+    ),
+    weight_decay=FLAGS.weight_decay,
+  )
+  state = fit_lib.fit(
+    step_lib.make(loss_fn, optimizer, num_accumulate=FLAGS.accumulate),
+    step_lib.init(params, optimizer),
+    frozen,
+    batches,
+    folder=folder,
+    num_steps=FLAGS.num_steps,
+    save_every=FLAGS.save_every,
+    evaluate_fn=evaluate_fn,
+    eval_every=FLAGS.eval_every,
+  )
+  return state.params
 
 
 def _define_int(name: str, default: int, text: str) -> None:

@@ -35,10 +35,8 @@ from specjax.llama import config as llama_config
 from specjax.llama import model as llama_model
 from specjax.theory import resample
 from specjax.train import data as data_lib
-from specjax.train import fit as fit_lib
 from specjax.train import log
 from specjax.train import loss as loss_lib
-from specjax.train import optimizer as optimizer_lib
 from specjax.train import step as step_lib
 
 FLAGS = flags.FLAGS
@@ -110,7 +108,15 @@ def main():
     config, dtype=jnp.dtype(FLAGS.dtype), remat=_REMAT.value
   )
   evaluate = evaluation(loss_fn, held_out)
-  weights = train(folder, config, loss_fn, batches, evaluate)
+  key = jax.random.key(FLAGS.seed)
+  weights = train_flags.fit(
+    loss_fn,
+    llama_model.init_params(key, config, jnp.float32).weights,
+    None,
+    batches,
+    folder,
+    lambda weights: step_lib.means(evaluate(weights)),
+  )
   facts = measure(folder, weights, evaluate(weights), FLAGS.seed)
   if not (folder / 'model').exists():
     params = llama_model.Params(weights, config)
@@ -198,47 +204,6 @@ def evaluation(
   return lambda weights: [evaluate(weights, None, batch) for batch in held_out]
 
 
-def train(
-  folder: pathlib.Path,
-  config: llama_config.LlamaConfig,
-  loss_fn: step_lib.LossFn,
-  batches: fit_lib.Batches,
-  evaluate: Callable[[chex.ArrayTree], list[step_lib.Metrics]],
-) -> chex.ArrayTree:
-  """Trains as the flags say.
-
-  Args:
-    folder: of the run.
-    config: of the model.
-    loss_fn: what is made small.
-    batches: the data.
-    evaluate: as `evaluation` returns it.
-
-  Returns:
-    The weights.
-  """
-  optimizer = optimizer_lib.adamw(
-    optimizer_lib.schedule(
-      FLAGS.learning_rate, FLAGS.num_steps, FLAGS.warmup_steps
-    ),
-    weight_decay=FLAGS.weight_decay,
-  )
-  key = jax.random.key(FLAGS.seed)
-  weights = llama_model.init_params(key, config, jnp.float32).weights
-  state = fit_lib.fit(
-    step_lib.make(loss_fn, optimizer, num_accumulate=FLAGS.accumulate),
-    step_lib.init(weights, optimizer),
-    None,
-    batches,
-    folder=folder,
-    num_steps=FLAGS.num_steps,
-    save_every=FLAGS.save_every,
-    evaluate_fn=lambda weights: step_lib.means(evaluate(weights)),
-    eval_every=FLAGS.eval_every,
-  )
-  return state.params
-
-
 def measure(
   folder: pathlib.Path,
   weights: chex.ArrayTree,
@@ -258,10 +223,9 @@ def measure(
     held-out texts, as `(value, low, high)`, 95 % over batches.
   """
   losses, counts = np.array([found['loss'] for found in metrics]).T
-  rows = log.read_table(folder / 'train.csv')
   return {
     'parameters': sum(x.size for x in jax.tree.leaves(weights)),
-    'train_seconds': sum(row['seconds'] for row in rows),
+    'train_seconds': log.seconds(folder),
     'nats_per_byte': [
       float(part) for part in resample.ratio(losses, counts, seed)
     ],

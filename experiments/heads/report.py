@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 import matplotlib.figure
 
 from experiments import figure_files
-from specjax.train import log
 
 # Of the steps of a draft; the last ones serve deeper steps alike.
 _LOOKS = (
@@ -21,15 +20,6 @@ _PANELS = {
   'accepted': 'sum of min(p, q)',
   'agreed': 'same best token (share)',
 }
-
-
-def hours(path: pathlib.Path) -> float:
-  """Returns the hours of all steps of a run, rounded to two digits.
-
-  Args:
-    path: of its train.csv.
-  """
-  return round(sum(row['seconds'] for row in log.read_table(path)) / 3600, 2)
 
 
 def show(record: Mapping, folder: pathlib.Path) -> None:

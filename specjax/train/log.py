@@ -73,6 +73,15 @@ def read_table(path: pathlib.Path) -> list[dict[str, float]]:
   return [dict(zip(columns, map(float, row), strict=True)) for row in rows]
 
 
+def seconds(folder: pathlib.Path) -> float:
+  """Returns the seconds of all steps of a run, of all its starts together.
+
+  Args:
+    folder: of the run.
+  """
+  return sum(row['seconds'] for row in read_table(folder / 'train.csv'))
+
+
 class Log:
   """`train.csv` and `evaluation.csv` of a run, and the same in TensorBoard.
 
