@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from specjax.llama import mask
 from specjax.llama import model as llama_model
+from specjax.llama import packed
 
 
 def pack(
@@ -64,16 +64,8 @@ def agrees(
     weights = layers[name]
     layers[name] = weights * kept.astype(weights.dtype)[:, None, None]
   model = verifier.replace(weights=verifier.weights | {'layers': layers})
-  # A cache has one slot at least; it is closed.
-  cache = llama_model.empty_cache(model, 1, 1)
-  row, size = texts['row'], len(texts['packed'])
-  hidden, _, _ = llama_model.forward(
-    model,
-    texts['packed'][None],
-    texts['position'][None],
-    cache,
-    mask.committed(cache.length, cache.num_slots),
-    mask.causal(size) & (row[:, None] == row),
+  hidden, _ = packed.read(
+    model, texts['packed'][None], texts['position'][None], texts['row'][None]
   )
   logits = llama_model.head(model, hidden[0, texts['before']])
   return jnp.argmax(logits, axis=-1) == texts['tokens']

@@ -1,7 +1,8 @@
-"""The pass of training: rows packed with texts, no cache, gradients.
+"""Passes over rows packed with texts, without a cache.
 
-`model.forward` would do, but its backward pass would add a gradient as large as
-all layers once a layer, and keep what every layer computed.
+`read` is `model.forward`.  Its backward pass would add a gradient as large as
+all layers once a layer, and keep what every layer computed: for training there
+is `forward`.
 """
 
 import jax
@@ -10,6 +11,40 @@ from jax import lax
 
 from specjax.llama import layer, mask, rope
 from specjax.llama import model as llama_model
+
+
+def read(
+  params: llama_model.Params,
+  tokens: jax.Array,
+  positions: jax.Array,
+  documents: jax.Array,
+  features: tuple[int, ...] = (),
+) -> tuple[jax.Array, jax.Array]:
+  """Reads texts that share rows; none sees another.
+
+  Args:
+    params: of the model.
+    tokens: `[B, T]` int32.
+    positions: `[B, T]` int32, of each token in its text.
+    documents: `[B, T]` int32, which text of its row a token belongs to.
+    features: layers whose inputs are wanted.
+
+  Returns:
+    hidden: `[B, T, E]`, the input of `model.head`.
+    features: `[B, T, F, E]`.
+  """
+  # A cache has one slot at least; it is closed.
+  cache = llama_model.empty_cache(params, len(tokens), 1)
+  hidden, found, _ = llama_model.forward(
+    params,
+    tokens,
+    positions,
+    cache,
+    mask.committed(cache.length, 1),
+    mask.within(documents),
+    features,
+  )
+  return hidden, found
 
 
 def forward(

@@ -5,8 +5,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from specjax.llama import mask
 from specjax.llama import model as llama_model
+from specjax.llama import packed
 
 # Places whose logits are there at a time.
 _CHUNK = 64
@@ -59,16 +59,7 @@ def read(
   Returns:
     The lesson, in the compute type of the verifier.
   """
-  closed = llama_model.empty_cache(verifier, tokens.shape[0], 1)
-  hidden, features, _ = llama_model.forward(
-    verifier,
-    tokens,
-    positions,
-    closed,
-    mask.committed(closed.length, 1),
-    mask.within(documents),
-    layers,
-  )
+  hidden, features = packed.read(verifier, tokens, positions, documents, layers)
 
   def summary(hidden):
     logits = llama_model.head(verifier, hidden)
