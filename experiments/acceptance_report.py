@@ -47,15 +47,15 @@ def show(record: Mapping, folder: pathlib.Path) -> None:
     record: of `acceptance`.
     folder: of the run; figure.png and figure.pdf are written there.
   """
-  figure_files.save(draw(record), folder / 'figure')
+  paragraphs = []
   for temperature in record['flags']['temperatures']:
-    print(f'temperature {temperature:g}:')
-    print(report.table_text(record | {'table': at(record, temperature)}))
-    print()
-    print(sentence(record, temperature))
-    print()
-  print(report.verdict(record))
-  print(f'Figure: {folder / "figure.png"}')
+    table = report.table_text(record | {'table': at(record, temperature)})
+    paragraphs += [
+      f'temperature {temperature:g}:\n{table}',
+      sentence(record, temperature),
+    ]
+  paragraphs.append(report.verdict(record))
+  figure_files.show(draw(record), folder, *paragraphs)
 
 
 def at(record: Mapping, temperature: float) -> list[Mapping]:

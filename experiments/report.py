@@ -55,13 +55,13 @@ def show(record: Mapping, folder: pathlib.Path) -> None:
     record: of `speed_of_light`.
     folder: of the run; figure.png and figure.pdf are written there.
   """
-  figure_files.save(draw(record), folder / 'figure')
   told = telling(record)
-  print(table_text(told))
-  print()
-  print(sentence(record))
-  print(verdict(told))
-  print(f'Figure: {folder / "figure.png"}')
+  figure_files.show(
+    draw(record),
+    folder,
+    table_text(told),
+    f'{sentence(record)}\n{verdict(told)}',
+  )
 
 
 def telling(record: Mapping) -> dict:

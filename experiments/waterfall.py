@@ -25,13 +25,14 @@ def show(record: Mapping, folder: pathlib.Path) -> None:
     record: of `where_tokens_go`.
     folder: of the run; figure.png and figure.pdf are written there.
   """
-  figure_files.save(draw(record), folder / 'figure')
-  print(report.table_text(record))
-  print('\nLost from each to the next:')
-  print(report.table_text({**record, 'table': record['losses']}))
-  print()
-  print(sentence(record))
-  print(f'Figure: {folder / "figure.png"}')
+  losses = report.table_text({**record, 'table': record['losses']})
+  figure_files.show(
+    draw(record),
+    folder,
+    report.table_text(record),
+    f'Lost from each to the next:\n{losses}',
+    sentence(record),
+  )
 
 
 def draw(record: Mapping) -> matplotlib.figure.Figure:

@@ -23,17 +23,16 @@ def show(record: Mapping, folder: pathlib.Path) -> None:
     record: of `evaluate_drafter`.
     folder: of the run; figure.png and figure.pdf are written there.
   """
-  figure_files.save(figure_lib.draw(record), folder / 'figure')
-  for temperature in record['flags']['temperatures']:
-    print(f'temperature {temperature:g}:')
-    print(text(record, temperature))
-    print()
+  paragraphs = [
+    f'temperature {temperature:g}:\n{text(record, temperature)}'
+    for temperature in record['flags']['temperatures']
+  ]
   if not record['has_law']:
-    print(
+    paragraphs.append(
       f'{record["drafter"]} is no model and has no law: nothing is said of its '
       'KL, its reliability or the slope that they would predict.'
     )
-  print(f'Figure: {folder / "figure.png"}')
+  figure_files.show(figure_lib.draw(record), folder, *paragraphs)
 
 
 def text(record: Mapping, temperature: float) -> str:

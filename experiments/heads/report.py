@@ -29,9 +29,7 @@ def show(record: Mapping, folder: pathlib.Path) -> None:
     record: of `train_eagle`.
     folder: of the run; figure.png and figure.pdf are written there.
   """
-  figure_files.save(draw(record), folder / 'figure')
-  print(sentence(record))
-  print(f'Figure: {folder / "figure.png"}')
+  figure_files.show(draw(record), folder, sentence(record))
   print(f'Head: {folder / "head"}')
 
 

@@ -5,11 +5,7 @@ from collections.abc import Mapping
 
 import matplotlib.figure
 
-from experiments import (
-  curves,
-  figure_files,
-  report,
-)
+from experiments import curves, figure_files, report
 from experiments.logprobs import bounds as logprob_bounds
 from specjax import plotting
 
@@ -46,12 +42,9 @@ def show(record: Mapping, folder: pathlib.Path) -> None:
     record: of `bound_from_logprobs`.
     folder: of the run; figure.png and figure.pdf are written there.
   """
-  figure_files.save(draw(record), folder / 'figure')
-  print(table_text(record))
-  for sentence in sentences(record):
-    print()
-    print(sentence)
-  print(f'Figure: {folder / "figure.png"}')
+  figure_files.show(
+    draw(record), folder, table_text(record), *sentences(record)
+  )
 
 
 def draw(record: Mapping) -> matplotlib.figure.Figure:

@@ -25,11 +25,7 @@ def show(record: Mapping, folder: pathlib.Path) -> None:
     record: of `latency`.
     folder: of the run; figure.png and figure.pdf are written there.
   """
-  figure_files.save(draw(record), folder / 'figure')
-  print(table_text(record))
-  print()
-  print(sentence(record))
-  print(f'Figure: {folder / "figure.png"}')
+  figure_files.show(draw(record), folder, table_text(record), sentence(record))
 
 
 def draw(record: Mapping) -> matplotlib.figure.Figure:

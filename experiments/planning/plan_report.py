@@ -23,13 +23,9 @@ def show(record: Mapping, folder: pathlib.Path) -> None:
     record: of `plan`.
     folder: of the run; figure.png and figure.pdf are written there.
   """
-  figure_files.save(draw(record), folder / 'figure')
-  print(title(record))
-  print()
-  print(table_text(record))
-  print()
-  print(sentence(record))
-  print(f'Figure: {folder / "figure.png"}')
+  figure_files.show(
+    draw(record), folder, title(record), table_text(record), sentence(record)
+  )
 
 
 def title(record: Mapping) -> str:

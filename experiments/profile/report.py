@@ -3,11 +3,7 @@
 import pathlib
 from collections.abc import Mapping
 
-from experiments import (
-  curves,
-  figure_files,
-  report,
-)
+from experiments import curves, figure_files, report
 from experiments.profile import figure as profile_figure
 from experiments.profile import tables as profile_tables
 
@@ -27,15 +23,16 @@ def show(record: Mapping, folder: pathlib.Path) -> None:
     record: of `entropy_profile`.
     folder: of the run; figure.png and figure.pdf are written there.
   """
-  figure_files.save(profile_figure.draw(record), folder / 'figure')
-  for moment in _MOMENTS:
-    print(kinds_text(record, moment), end='\n\n')
-  print(contexts_text(record), end='\n\n')
-  print(report.table_text(record), end='\n\n')
-  print(f'Added to {_LIMIT} of {record["sampled"][0]}, in')
-  print(report.table_text({**record, 'table': record['gains']}), end='\n\n')
-  print(advice(record))
-  print(f'Figure: {folder / "figure.png"}')
+  gains = report.table_text({**record, 'table': record['gains']})
+  figure_files.show(
+    profile_figure.draw(record),
+    folder,
+    *(kinds_text(record, moment) for moment in _MOMENTS),
+    contexts_text(record),
+    report.table_text(record),
+    f'Added to {_LIMIT} of {record["sampled"][0]}, in\n{gains}',
+    advice(record),
+  )
 
 
 def kinds_text(record: Mapping, moment: str) -> str:

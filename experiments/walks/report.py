@@ -5,10 +5,7 @@ from collections.abc import Mapping
 
 import matplotlib.figure
 
-from experiments import (
-  figure_files,
-  report,
-)
+from experiments import figure_files, report
 from experiments.walks import sources as brw_sources
 from specjax import plotting
 
@@ -56,12 +53,12 @@ def show(record: Mapping, folder: pathlib.Path) -> None:
     record: of `brw_vs_bounds`.
     folder: of the run; figure.png and figure.pdf are written there.
   """
-  figure_files.save(draw(record), folder / 'figure')
+  said = []
   for name, source in brw_sources.make().items():
-    print(sentence(record, name))
+    said.append(sentence(record, name))
     if not source.is_iid:
-      print(sentence_of_runs(record, name))
-  print(f'Figure: {folder / "figure.png"}')
+      said.append(sentence_of_runs(record, name))
+  figure_files.show(draw(record), folder, '\n'.join(said))
 
 
 def draw(record: Mapping) -> matplotlib.figure.Figure:
