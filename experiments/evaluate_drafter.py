@@ -37,7 +37,6 @@ from experiments import (
   records,
   studies,
 )
-from experiments import study as study_lib
 from experiments.evaluation import one_temperature, report
 from specjax.checkpoint import packaged, resolve
 
@@ -93,7 +92,7 @@ def main():
       study,
       model.params,
       candidates,
-      shown=dict.fromkeys(['lookup', recipe.name, study_lib.ORACLE_RUN]),
+      drafter=recipe.name,
       kinds=[prompt.kind for prompt in prompts],
       seed=FLAGS.seed,
     )

@@ -9,6 +9,7 @@ import matplotlib.figure
 import matplotlib.ticker
 
 from experiments import study as study_lib
+from experiments.evaluation import one_temperature
 from specjax import plotting
 
 _LOOKUP = plotting.Style('prompt lookup', 'tab:blue', '-.', 's')
@@ -90,9 +91,9 @@ def styles(record: Mapping) -> dict[str, plotting.Style]:
 def _rates(axes, record, temperature):
   """Draws `D` of drafter, lookup and oracle."""
   rows = select(record['table'], temperature=temperature, kind=None)
-  shown = dict.fromkeys(['lookup', record['drafter'], study_lib.ORACLE_RUN])
+  names = one_temperature.shown(record['drafter'])
   plotting.tokens_against_capacity(
-    axes, rows, {name: styles(record)[name] for name in shown}
+    axes, rows, {name: styles(record)[name] for name in names}
   )
   axes.set_title('what is won')
 

@@ -1,7 +1,7 @@
 """All that is measured and told of drafters at one temperature."""
 
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from experiments import drafters
@@ -31,7 +31,7 @@ def tables_of(
   study: study_lib.Study,
   verifier: llama_model.Params,
   candidates: Mapping[str, Candidate],
-  shown: Iterable[str],
+  drafter: str,
   kinds: Sequence[str],
   seed: int,
 ) -> dict[str, list[dict]]:
@@ -41,7 +41,7 @@ def tables_of(
     study: of the candidates.
     verifier: the model.
     candidates: drafters by name.
-    shown: names of those whose curves and depths are told; the oracle's too.
+    drafter: name of the one that is evaluated.
     kinds: `[R]`, the kind of each prompt.
     seed: of the resamples.
 
@@ -66,7 +66,7 @@ def tables_of(
   def tell(table, name, rows):
     found[table] += [{**row, 'curve': name} for row in rows]
 
-  for name in shown:
+  for name in shown(drafter):
     run = runs[name][-1]
     if name == study_lib.ORACLE_RUN:
       run = tables.with_depth(run, study.oracle['length'][..., -1])
@@ -84,6 +84,15 @@ def tables_of(
     tell('slopes', name, slopes)
     tell('predictions', name, curve)
   return found
+
+
+def shown(drafter: str) -> list[str]:
+  """Returns the names of those whose curves and depths are told.
+
+  Args:
+    drafter: name of the one that is evaluated, which may be lookup itself.
+  """
+  return list(dict.fromkeys(['lookup', drafter, study_lib.ORACLE_RUN]))
 
 
 def _laws(study, verifier, name, candidate):

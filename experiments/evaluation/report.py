@@ -5,8 +5,8 @@ from collections.abc import Mapping
 
 from experiments import curves, figure_files
 from experiments import report as report_lib
-from experiments import study as study_lib
 from experiments.evaluation import figure as figure_lib
+from experiments.evaluation import one_temperature
 
 _MOMENTS = {
   'mean': 'E_p[-log q] (nats)',
@@ -62,12 +62,11 @@ def text(record: Mapping, temperature: float) -> str:
 def _kinds(table, record):
   """A line for each kind of prompt, at the largest capacity."""
   capacity = record['flags']['capacities'][-1]
-  shown = dict.fromkeys(['lookup', record['drafter'], study_lib.ORACLE_RUN])
   for kind in filter(None, dict.fromkeys(row['kind'] for row in table)):
     rows = figure_lib.select(table, kind=kind)
     cells = [
       f'{name} {report_lib.cell(curves.find(rows, name, capacity))}'
-      for name in shown
+      for name in one_temperature.shown(record['drafter'])
     ]
     yield f'{kind}, N = {capacity}: {", ".join(cells)}'
 
