@@ -193,20 +193,39 @@ def load_record(path: pathlib.Path, columns: Sequence[str] = ()) -> dict:
   Raises:
     ValueError: when it is missing, not of this schema, or lacks a field.
   """
-  record = _read_json(path)
+  return parse_record(_read(path), path, columns)
+
+
+def parse_record(
+  content: str | bytes, place: object, columns: Sequence[str] = ()
+) -> dict:
+  """Reads a record from what its file holds and checks it.
+
+  Args:
+    content: of a `record.json`.
+    place: where it comes from.
+    columns: what every row of its table must have.
+
+  Returns:
+    The record.
+
+  Raises:
+    ValueError: when it is not of this schema, or lacks a field.
+  """
+  record = _parse_json(content, place)
   if not isinstance(record, dict) or record.get('schema') != SCHEMA:
     found = record.get('schema') if isinstance(record, dict) else 'no record'
-    raise ValueError(f'expected schema {SCHEMA} in {path}, got {found}')
+    raise ValueError(f'expected schema {SCHEMA} in {place}, got {found}')
   for name, kind in _FIELDS.items():
     if not isinstance(record.get(name), kind):
       raise ValueError(
-        f'expected {name!r} of type {kind.__name__} in {path}, '
+        f'expected {name!r} of type {kind.__name__} in {place}, '
         f'got {record.get(name)!r}'
       )
   for number, row in enumerate(record['table']):
     if missing := [name for name in columns if name not in row]:
       raise ValueError(
-        f'expected the columns {list(columns)} in {path}, '
+        f'expected the columns {list(columns)} in {place}, '
         f'got row {number} without {missing}'
       )
   return record
@@ -311,12 +330,21 @@ def _replacing(path: pathlib.Path) -> Iterator:
 
 
 def _read_json(path: pathlib.Path) -> object:
+  return _parse_json(_read(path), path)
+
+
+def _read(path: pathlib.Path) -> bytes:
   try:
-    return json.loads(path.read_text('utf-8'))
+    return path.read_bytes()
   except OSError as error:
     raise ValueError(f'expected {path}, got: {error.strerror}') from error
+
+
+def _parse_json(content: str | bytes, place: object) -> object:
+  try:
+    return json.loads(content)
   except ValueError as error:
-    raise ValueError(f'expected JSON in {path}, got: {error}') from error
+    raise ValueError(f'expected JSON in {place}, got: {error}') from error
 
 
 def _plain(value: object) -> object:
