@@ -20,6 +20,7 @@ setuptools.setup(
     'array-record>=0.6',
     'chex>=0.1.90',
     'flax>=0.12.8',
+    'fsspec>=2024.12',
     'gguf>=0.17',
     'grain>=0.2.18',
     'importlib_resources>=6.0',

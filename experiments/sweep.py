@@ -1,0 +1,108 @@
+"""Runs a grid of flags, alone or with other workers; killed, it goes on.
+
+  launch/sweep.py --grid=launch/sweeps/paper_smoke.txt
+  launch/sweep.py --grid=... --dry_run           only says what it would run
+  launch/sweep.py --grid=... --status            only says where runs stand
+  launch/sweep.py --grid=... --shard=2/8         the second of eight parts
+  launch/sweep.py --grid=... --store=gs://BUCKET/FOLDER
+  launch/run.sh figures --results_dir=results/sweeps/NAME/records
+
+The head of experiments/sweeps/grid.py says how a grid is written.  Any number
+of workers may be started, at any time, on machines that share the folder of
+results or a bucket (with gcsfs installed): each takes runs that nobody has.
+SIGTERM gives a run back; a worker that is silent for --lost_after loses its
+run.  Whoever takes it goes on where it stopped.  A run whose record was
+published never runs again; one that fails is tried --retries times more, and
+its log is kept.  Machines that share nothing take a --shard each.
+
+Writes results/sweeps/NAME/, NAME being --run_name or the grid's: records/, the
+published ones; claims/, who had what, with the logs of failures; work/, where
+runs write.  With --store the first two are there, and a copy of work/.
+"""
+
+import pathlib
+import re
+import shlex
+import signal
+import sys
+
+from absl import flags
+
+from experiments import common
+from experiments.sweeps import claims, grid, table
+from experiments.sweeps import store as store_lib
+from experiments.sweeps import worker as worker_lib
+
+FLAGS = flags.FLAGS
+
+_GRID = flags.DEFINE_string('grid', None, 'File of the grid.')
+_STORE = flags.DEFINE_string(
+  'store', None, 'Where workers meet, such as gs://BUCKET/FOLDER.'
+)
+_SHARD = flags.DEFINE_string('shard', '1/1', 'I/N: every Nth run, from Ith on.')
+_RETRIES = flags.DEFINE_integer(
+  'retries', 2, 'How often a run that failed is tried again.', lower_bound=0
+)
+_LOST_AFTER = flags.DEFINE_float(
+  'lost_after',
+  120.0,
+  'Seconds after which a silent worker has lost its run.',
+  lower_bound=0.1,
+)
+_COMMAND = flags.DEFINE_string(
+  'command', None, 'What EXPERIMENT and its flags are put behind.'
+)
+_DRY_RUN = flags.DEFINE_bool('dry_run', False, 'Only say what would be run.')
+_STATUS = flags.DEFINE_bool('status', False, 'Only say where runs stand.')
+
+
+def main():
+  """Runs what is left to run, and says what came of all."""
+  if _GRID.value is None:
+    raise ValueError('expected --grid=FILE, got none')
+  runs = grid.shard(grid.load(_GRID.value), *parse_shard(_SHARD.value))
+  name = FLAGS.run_name or pathlib.Path(_GRID.value).stem
+  root = pathlib.Path(FLAGS.results_dir) / 'sweeps' / name
+  store = store_lib.open_store(_STORE.value or str(root))
+  patience = {'retries': _RETRIES.value, 'lost_after': _LOST_AFTER.value}
+  worker = worker_lib.Worker(
+    store, root / 'work', _COMMAND.value, **patience, say_fn=_say
+  )
+  if _DRY_RUN.value:
+    print('\n'.join(shlex.join(worker.argv(run)) for run in runs))
+    return
+  if _STATUS.value:
+    standings = claims.Queue(store, **patience).standings(runs)
+    print(table.table_text(runs, standings))
+    print(table.sentence(standings))
+    return
+  worker.stop.install()
+  standings = worker.work(runs)
+  print(table.sentence(standings))
+  if worker.stop.is_asked:
+    sys.exit(128 + signal.SIGTERM)
+  if said := table.failures_text(standings):
+    print(said, file=sys.stderr)
+    sys.exit(1)
+
+
+def parse_shard(text: str) -> tuple[int, int]:
+  """Returns the number and the count of `I/N`.
+
+  Args:
+    text: the flag.
+
+  Raises:
+    ValueError: it is not of that form.
+  """
+  if not (parts := re.fullmatch(r'(\d+)/(\d+)', text)):
+    raise ValueError(f'expected --shard=I/N, got {text!r}')
+  return int(parts[1]), int(parts[2])
+
+
+def _say(text):
+  print(text, flush=True)
+
+
+if __name__ == '__main__':
+  common.run(main, shared=[])

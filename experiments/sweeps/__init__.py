@@ -1,0 +1,1 @@
+"""From measured times and curves of D to plans: what latency and plan share."""
