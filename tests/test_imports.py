@@ -23,7 +23,7 @@ ALLOWED = {
   'trees': (),
   'llama': (),
   'plotting': (),
-  'checkpoint': ('llama', 'tokenizer'),
+  'checkpoint': ('llama', 'tokenizer', 'parallel'),
   'theory': ('trees', 'sampling', 'parallel'),
   'draft': ('trees', 'sampling', 'noise', 'llama', 'checkpoint'),
   'decode': (
@@ -34,6 +34,7 @@ ALLOWED = {
     'noise',
     'llama',
     'tokenizer',
+    'parallel',
     'theory.planner',
   ),
   'train': (

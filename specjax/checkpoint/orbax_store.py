@@ -18,6 +18,7 @@ import jax
 import jax.numpy as jnp
 from orbax.checkpoint import v1 as ocp
 
+from specjax import parallel
 from specjax import tokenizer as tokenizer_lib
 from specjax.checkpoint import configs, hf, weights
 from specjax.llama import model as llama_model
@@ -75,12 +76,17 @@ def new_folder(folder: pathlib.Path) -> Iterator[pathlib.Path]:
     shutil.rmtree(draft, ignore_errors=True)
 
 
-def load(folder: pathlib.Path, dtype: jnp.dtype) -> llama_model.Params:
+def load(
+  folder: pathlib.Path,
+  dtype: jnp.dtype,
+  layout: parallel.Layout | None = None,
+) -> llama_model.Params:
   """Reads the parameters of a model folder.
 
   Args:
     folder: written by `save`.
     dtype: to which they are cast.
+    layout: devices whose groups share out a copy each; None for one device.
 
   Returns:
     The parameters.
@@ -90,19 +96,26 @@ def load(folder: pathlib.Path, dtype: jnp.dtype) -> llama_model.Params:
   """
   folder = pathlib.Path(folder).absolute()
   config = configs.from_hf(hf.read_json(folder / 'config.json'))
-  # One device, whatever the devices were on which they were saved.
-  here = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
-  expected = jax.tree.map(
-    lambda w: jax.ShapeDtypeStruct(w.shape, w.dtype, sharding=here),
-    weights.shapes(config, dtype),
-  )
+  shapes = weights.shapes(config, dtype)
+
+  def describe(path, shape):
+    # One device, whatever the devices were on which they were saved.
+    here = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
+    where = weights.sharding(config, path[-1].key, layout) or here
+    return jax.ShapeDtypeStruct(shape.shape, shape.dtype, sharding=where)
+
+  expected = jax.tree.map_with_path(describe, shapes.weights)
+  # The largest array, as it may be stored and as it is wanted.
+  most_bytes = 8 * max(x.size for x in jax.tree.leaves(shapes)) + 1
+  limit = ocp.options.MemoryOptions(read_concurrent_bytes=most_bytes)
   try:
-    values = ocp.load(folder / 'params', expected.weights)
+    with ocp.Context(memory_options=limit):
+      values = ocp.load(folder / 'params', expected)
   except (OSError, KeyError, ValueError) as error:
     raise ValueError(
       f'expected the parameters of config.json in {folder}, got: {error}'
     ) from error
-  return expected.replace(weights=values)
+  return shapes.replace(weights=values)
 
 
 def write_json(path: pathlib.Path, content: Mapping[str, Any]) -> None:

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
+from specjax import parallel
 from specjax import tokenizer as tokenizer_lib
 from specjax.checkpoint import gguf_file, hf, orbax_store, weights
 from specjax.llama import model as llama_model
@@ -29,7 +30,9 @@ class Checkpoint(NamedTuple):
   name: str
 
 
-def load(model: str, dtype: jnp.dtype) -> Checkpoint:
+def load(
+  model: str, dtype: jnp.dtype, layout: parallel.Layout | None = None
+) -> Checkpoint:
   """Finds and loads a model.
 
   Args:
@@ -37,6 +40,8 @@ def load(model: str, dtype: jnp.dtype) -> Checkpoint:
       path: a `.gguf` file, a Hugging Face folder (`config.json` and
       safetensors), or a folder that `orbax_store.save` wrote (`card.json`).
     dtype: of the parameters.
+    layout: devices whose groups share out a copy of the parameters each; None
+      for one device.
 
   Returns:
     The model.
@@ -45,14 +50,14 @@ def load(model: str, dtype: jnp.dtype) -> Checkpoint:
     ValueError: lists what is accepted, or names what is wrong with the file.
   """
   if model == EMBEDDED:
-    return _from_gguf(embedded_file(), EMBEDDED, dtype)
+    return _from_gguf(embedded_file(), EMBEDDED, dtype, layout)
   path = pathlib.Path(model).expanduser()
   if path.suffix == '.gguf' and path.is_file():
-    return _from_gguf(path, path.stem, dtype)
+    return _from_gguf(path, path.stem, dtype, layout)
   if (path / orbax_store.CARD).is_file():
-    params = orbax_store.load(path, dtype)
+    params = orbax_store.load(path, dtype, layout)
   elif (path / 'config.json').is_file():
-    params = weights.assemble(*hf.read(path), dtype)
+    params = weights.assemble(*hf.read(path), dtype, layout)
   else:
     raise ValueError(
       f'expected a model: {EMBEDDED}, a .gguf file, a Hugging Face folder '
@@ -84,9 +89,9 @@ def embedded_file() -> pathlib.Path:
   return files[0]
 
 
-def _from_gguf(path, name, dtype):
+def _from_gguf(path, name, dtype, layout):
   file = gguf_file.read(path)
-  params = weights.assemble(file.config, file.source, dtype)
+  params = weights.assemble(file.config, file.source, dtype, layout)
   return _checked(params, tokenizer_lib.from_gguf(file.metadata), name)
 
 

@@ -4,15 +4,19 @@ Both formats hold matrices as `[out, in]`, one tensor a layer; a `Params` holds
 `[in, out]`, stacked over layers.
 """
 
+import functools
 from collections.abc import Callable, Iterator, Set
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
+from specjax import parallel
 from specjax.llama import config as llama_config
 from specjax.llama import model as llama_model
+from specjax.llama import split
 
 
 class Name(NamedTuple):
@@ -91,16 +95,20 @@ def shapes(
 
 
 def assemble(
-  config: llama_config.LlamaConfig, source: Source, dtype: jnp.dtype
+  config: llama_config.LlamaConfig,
+  source: Source,
+  dtype: jnp.dtype,
+  layout: parallel.Layout | None = None,
 ) -> llama_model.Params:
   """Fills the parameters of a model from a source.
 
-  One stack of layers is on the host at a time, beside one tensor.
+  One tensor of the source is on the host at a time.
 
   Args:
     config: of the model.
     source: its tensors.
     dtype: of the parameters.
+    layout: devices whose groups share out a copy each; None for one device.
 
   Returns:
     The parameters.
@@ -113,23 +121,55 @@ def assemble(
   inner = [name for name in INNER if name.ours in expected.weights['layers']]
   _check_names(config, source, set(_file_names(config, source, outer, inner)))
 
+  def read(name, number, shape):
+    values = _tensor(config, source, name, number, shape)
+    where = sharding(config, name.ours, layout, number)
+    # What a source hands out may be the file itself, mapped read-only.
+    values = np.asarray(values, dtype)
+    return jax.device_put(values, where, may_alias=False)
+
   def stack(name):
     shape = expected.weights['layers'][name.ours].shape
-    values = np.empty(shape, dtype)
+    where = sharding(config, name.ours, layout)
+    values = jnp.zeros(shape, dtype, device=where)
     for number in range(config.num_layers):
-      values[number] = _tensor(config, source, name, number, shape[1:])
-    return jnp.asarray(values)
+      values = _put(values, read(name, number, shape[1:]), number)
+      # Or reading would run ahead, and fill the host.
+      values.block_until_ready()
+    return values
 
-  # Copied: what a source hands out may be the file itself, mapped read-only.
   weights = {
-    name.ours: jnp.array(
-      _tensor(config, source, name, None, expected.weights[name.ours].shape),
-      dtype,
-    )
+    name.ours: read(name, None, expected.weights[name.ours].shape)
     for name in outer
   }
   weights['layers'] = {name.ours: stack(name) for name in inner}
   return expected.replace(weights=weights)
+
+
+def sharding(
+  config: llama_config.LlamaConfig,
+  name: str,
+  layout: parallel.Layout | None,
+  number: int | None = None,
+) -> jax.sharding.Sharding | None:
+  """Says where a parameter goes.
+
+  Args:
+    config: of the model.
+    name: key in `Params.weights`, or in its `layers`.
+    layout: devices whose groups share out a copy each; None for one device.
+    number: of the layer whose slice of the stack is meant; None for the whole
+      array.
+
+  Returns:
+    Its place; None for the default device.
+  """
+  if layout is None:
+    return None
+  axis = split.axis(config, name, layout.num_parts)
+  if axis is not None and number is not None:
+    axis -= 1
+  return parallel.part(layout, axis)
 
 
 def check_names(found: Set[str], expected: Set[str]) -> None:
@@ -204,3 +244,8 @@ def _halves_from_pairs(values, head_dim):
   """Rows `2i` and `2i + 1` of each head become `i` and `i + H/2`."""
   paired = values.reshape(-1, head_dim // 2, 2, values.shape[-1])
   return paired.swapaxes(1, 2).reshape(values.shape)
+
+
+@functools.partial(jax.jit, donate_argnums=0)
+def _put(stack, values, number):
+  return stack.at[number].set(values)
