@@ -8,10 +8,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from specjax import parallel
 from specjax import sampling as sampling_lib
 from specjax import tokenizer as tokenizer_lib
 from specjax.decode import (
   baseline,
+  devices,
   loop,
   phases,
   prefill,
@@ -43,6 +45,7 @@ def generate(
   seeds: Sequence[int] | None = None,
   max_length: int = 2048,
   batch_size: int = 8,
+  layout: parallel.Layout | None = None,
   stops: Sequence[Sequence[str]] | None = None,
   stream_fn: watch.StreamFn | None = None,
   **how,
@@ -61,6 +64,7 @@ def generate(
       either.
     max_length: most tokens of prompt and output.
     batch_size: most rows decoded together; batches are made equally large.
+    layout: devices that share out the rows of a batch; None for one device.
     stops: strings that end the text of each prompt.
     stream_fn: told the index of a prompt and what its text may go on with.
     **how: what else `decode` takes.
@@ -73,6 +77,7 @@ def generate(
       unequal length.
   """
   _check_stops(stops, len(prompts))
+  verifier = parallel.spread(verifier, layout)
   batches = prefill.read_prompts(
     verifier,
     prompts,
@@ -82,6 +87,7 @@ def generate(
     max_length=max_length,
     batch_size=batch_size,
     features=() if drafter is None else drafter.features,
+    layout=layout,
   )
   found = []
   for batch in batches:
@@ -153,9 +159,10 @@ def decode(
     raise ValueError('expected a drafter with is_timed, got None')
   rules.named(rule)
   transcripts = _transcripts(batch, tokenizer, stops, stream_fn)
-  params = base.Params(verifier, drafter_params, batch.sampling)
+  shared = parallel.spread((verifier, drafter_params), batch.layout)
+  params = base.Params(*shared, batch.sampling)
   state = _start(params, batch, drafter)
-  run = _runner(drafter, num_nodes, eos_ids, rule)
+  run = _runner(drafter, num_nodes, eos_ids, rule, batch.layout)
   timer = None
   if is_timed:
     timer = phases.Timer(drafter, num_nodes, eos_ids, rule)
@@ -171,17 +178,20 @@ def decode(
   return results.collect(state, transcripts, eos_ids, with_steps, times)
 
 
-def _runner(drafter, num_nodes, eos_ids, rule):
+@functools.lru_cache
+def _runner(drafter, num_nodes, eos_ids, rule, layout):
   """Returns the loop as `(params, state, max_steps) -> state`."""
   if drafter is None:
-    return functools.partial(baseline.run, eos_ids=eos_ids)
-  return functools.partial(
-    loop.run,
-    drafter=drafter,
-    num_nodes=num_nodes,
-    eos_ids=eos_ids,
-    rule=rule,
-  )
+    run = functools.partial(baseline.run, eos_ids=eos_ids)
+  else:
+    run = functools.partial(
+      loop.run,
+      drafter=drafter,
+      num_nodes=num_nodes,
+      eos_ids=eos_ids,
+      rule=rule,
+    )
+  return run if layout is None else functools.partial(devices.run, run, layout)
 
 
 def _shifted(stream_fn, first):

@@ -5,10 +5,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
+from specjax import parallel
 from specjax import sampling as sampling_lib
+from specjax.decode import rows as rows_lib
 from specjax.draft import base
 from specjax.llama import config as llama_config
 from specjax.llama import model as llama_model
@@ -26,12 +27,14 @@ class Batch(NamedTuple):
     limits: `[B]` most tokens of prompt and output.
     sampling: `[B]`.
     num_prompts: how many rows are prompts.
+    layout: devices that share out the rows; None for one device.
   """
 
   prefix: base.Prefix
   limits: jax.Array
   sampling: sampling_lib.Sampling
   num_prompts: int
+  layout: parallel.Layout | None = None
 
 
 def read_prompts(
@@ -44,6 +47,7 @@ def read_prompts(
   max_length: int = 2048,
   batch_size: int = 8,
   features: tuple[int, ...] = (),
+  layout: parallel.Layout | None = None,
 ) -> list[Batch]:
   """Reads prompts in batches of one shape, all tokens but the last of each.
 
@@ -56,6 +60,8 @@ def read_prompts(
     max_length: most tokens of prompt and output.
     batch_size: most rows of a batch; batches are made equally large.
     features: layers whose inputs a drafter will want, `Drafter.features`.
+    layout: devices that share out the rows of each batch, and on which the
+      verifier is, as `parallel.spread` puts it; None for one device.
 
   Returns:
     The batches, prompts in their order.
@@ -73,26 +79,32 @@ def read_prompts(
   tokens, lengths, limits = lay_out(prompts, max_new_tokens, max_length)
   width = min(round_up(lengths.max(), WIDTH_BUCKET), tokens.shape[1])
   groups = batch_rows(num_prompts, batch_size)
+  num_rows = len(groups[0])
+  if layout is not None:
+    num_rows = round_up(num_rows, layout.num_groups)
+  put = functools.partial(parallel.put_rows, layout=layout)
   batches = []
   for group in groups:
-    # The last batch is filled up with its last prompt; rows that fill up are
-    # done before they start.
-    order = np.arange(len(groups[0]))
+    # A batch is filled up with its last prompt; rows that fill up are done
+    # before they start.
+    order = np.arange(num_rows)
     rows = group[np.minimum(order, len(group) - 1)]
     is_prompt = order < len(group)
     batches.append(
       Batch(
         prefix=_read(
           verifier,
-          jnp.asarray(tokens[rows]),
-          jnp.asarray(lengths[rows]),
-          jnp.asarray(np.asarray(seeds, np.uint32)[rows]),
+          put(tokens[rows]),
+          put(lengths[rows]),
+          put(np.asarray(seeds, np.uint32)[rows]),
           width,
           features,
+          layout,
         ),
-        limits=jnp.asarray(np.where(is_prompt, limits[rows], 0), jnp.int32),
-        sampling=jax.tree.map(lambda x, r=rows: x[r], sampling),
+        limits=put(np.where(is_prompt, limits[rows], 0).astype(np.int32)),
+        sampling=put(jax.tree.map(lambda x, r=rows: x[r], sampling)),
         num_prompts=len(group),
+        layout=layout,
       )
     )
   return batches
@@ -146,13 +158,13 @@ def round_up(number: int, multiple: int) -> int:
   return int(-(-number // multiple) * multiple)
 
 
-@functools.partial(jax.jit, static_argnames=('width', 'features'))
-def _read(verifier, tokens, lengths, seeds, width, features):
+@functools.partial(jax.jit, static_argnames=('width', 'features', 'layout'))
+def _read(verifier, tokens, lengths, seeds, width, features, layout):
   """Reads all tokens of each prompt but the last, which is the first root."""
   _, taken, cache = llama_model.read(
     verifier, tokens[:, :width], lengths - 1, tokens.shape[1], features
   )
-  return base.Prefix(
+  prefix = base.Prefix(
     tokens=tokens,
     lengths=lengths,
     seeds=seeds,
@@ -160,6 +172,7 @@ def _read(verifier, tokens, lengths, seeds, width, features):
     features=taken if features else None,
     feature_layers=features,
   )
+  return parallel.keep_rows(prefix, rows_lib.row_axes(prefix), layout)
 
 
 def check(

@@ -64,6 +64,21 @@ class DecodeState:
   num_steps: jax.Array
 
 
+def row_axes(tree: chex.ArrayTree) -> chex.ArrayTree:
+  """Returns the axis of rows of each array, caches being the exception.
+
+  Args:
+    tree: whose other arrays have the rows as leading axis.
+
+  Returns:
+    The same tree, of ints.
+  """
+  is_cache = lambda x: isinstance(x, llama_cache.KVCache)
+  return jax.tree.map(
+    lambda x: llama_cache.ROW_AXES if is_cache(x) else 0, tree, is_leaf=is_cache
+  )
+
+
 def emit(
   state: DecodeState,
   tokens: jax.Array,

@@ -47,6 +47,10 @@ class NewKV:
   values: jax.Array
 
 
+# The axis of rows of each array.
+ROW_AXES = KVCache(keys=1, values=1, length=0)
+
+
 def init(
   config: llama_config.LlamaConfig,
   batch: int,
