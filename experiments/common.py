@@ -19,8 +19,17 @@ from specjax import tokenizer as tokenizer_lib
 
 FLAGS = flags.FLAGS
 
-# Flags that say where results go, not what they are.
-_BOOKKEEPING = ('quick', 'results_dir', 'run_name')
+# Flags that say where results go, or who works on them, not what they are.
+_BOOKKEEPING = (
+  'coordinator',
+  'host',
+  'model_devices',
+  'num_hosts',
+  'parallel',
+  'quick',
+  'results_dir',
+  'run_name',
+)
 
 
 def run(

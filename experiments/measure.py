@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments import drafters
+from specjax import parallel
 from specjax import sampling as sampling_lib
 from specjax.decode import generate, prefill, score
 from specjax.llama import cache as llama_cache
@@ -166,7 +167,7 @@ def read_texts(
     texts: what `plain_texts` returned.
     num_scratch: scratch slots of the cache, for the oracle's trees.
   """
-  tokens = jnp.asarray(whole_texts(batch, texts))
+  tokens = parallel.put_rows(whole_texts(batch, texts), batch.layout)
   hidden, cache = score.read(verifier, tokens, tokens.shape[1] + num_scratch)
   return Text(tokens, batch.prefix.lengths, hidden, cache, batch.sampling)
 

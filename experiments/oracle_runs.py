@@ -11,6 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments import measure
+from specjax import parallel
+from specjax.decode import prefill
 from specjax.draft import oracle
 from specjax.llama import cache as llama_cache
 from specjax.llama import model as llama_model
@@ -29,6 +31,7 @@ def everywhere(
   eos_ids: tuple[int, ...],
   capacities: Sequence[int],
   progress_fn: Callable[[int], None],
+  layout: parallel.Layout | None = None,
 ) -> measure.Arrays:
   """Grows the oracle's tree at every place where an iteration may start.
 
@@ -44,6 +47,7 @@ def everywhere(
     eos_ids: tokens that end a text.
     capacities: `[C]` sizes `N`.
     progress_fn: told how many trees were grown since the last call.
+    layout: devices that share out the trees; None for one device.
 
   Returns:
     `value [R, T, C]`, the expected tokens `D` of each tree, and `length
@@ -55,18 +59,20 @@ def everywhere(
   rows, places = np.nonzero(is_start)
   order = np.argsort(ease[is_start], kind='stable')
   rows, places = rows[order], places[order]
+  num_trees = _NUM_TREES
+  if layout is not None:
+    num_trees = prefill.round_up(num_trees, layout.num_groups)
   found = {}
-  for first in range(0, len(rows), _NUM_TREES):
+  for first in range(0, len(rows), num_trees):
     # All batches of one shape; what fills up the last is not kept.
-    here = np.arange(first, min(first + _NUM_TREES, len(rows)))
-    filled = np.resize(here, _NUM_TREES)
+    here = np.arange(first, min(first + num_trees, len(rows)))
+    filled = np.resize(here, num_trees)
     of_trees = _trees(
-      verifier,
-      text,
-      jnp.asarray(rows[filled]),
-      jnp.asarray(places[filled]),
+      (verifier, text),
+      parallel.put_rows((rows[filled], places[filled]), layout),
       eos_ids,
       tuple(capacities),
+      layout,
     )
     for name, values in of_trees.items():
       if name not in found:
@@ -127,9 +133,18 @@ def run(
   }
 
 
-@functools.partial(jax.jit, static_argnames=('eos_ids', 'capacities'))
-def _trees(verifier, text, rows, places, eos_ids, capacities):
+@functools.partial(
+  jax.jit, static_argnames=('eos_ids', 'capacities', 'layout')
+)
+def _trees(shared, starts, eos_ids, capacities, layout):
   """Returns what `everywhere` does, of the trees at some starts."""
+  grow = functools.partial(_grow, eos_ids, capacities)
+  return parallel.by_rows(grow, layout)(shared, starts)
+
+
+def _grow(eos_ids, capacities, shared, starts):
+  """Grows trees one after another until the last of them is the best."""
+  (verifier, text), (rows, places) = shared, starts
   starts = text.prompt_lengths[rows] + places
   cache = llama_cache.KVCache(
     keys=text.cache.keys[:, rows],

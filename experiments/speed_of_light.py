@@ -23,6 +23,7 @@ from experiments import (
   draft_flags,
   draft_models,
   drafters,
+  parallel_flags,
   posterior_curves,
   recipes,
   records,
@@ -32,6 +33,7 @@ from experiments import (
 from experiments import proposals as proposals_lib
 from experiments import starts as starts_lib
 from experiments import study as study_lib
+from specjax import hosts
 from specjax.checkpoint import resolve
 
 FLAGS = flags.FLAGS
@@ -46,9 +48,9 @@ _ORACLE_STARTS = flags.DEFINE_integer(
 NAME = 'speed_of_light'
 
 
-def main():
+def main(layout):
   """Measures, bounds, writes, and says what came out."""
-  model = resolve.load(FLAGS.model, jnp.dtype(FLAGS.dtype))
+  model = resolve.load(FLAGS.model, jnp.dtype(FLAGS.dtype), layout)
   _, ids = common.load_prompts(
     model.tokenizer, FLAGS.prompts, FLAGS.prompts_per_kind, FLAGS.max_length
   )
@@ -65,6 +67,7 @@ def main():
     folder,
     # Starts are drawn after all stages; names tell what drafters are made of.
     apart_from=['oracle_starts', 'draft_model'],
+    layout=layout,
   )
   if standing := records.standing(folder):
     print(standing, flush=True)
@@ -72,27 +75,30 @@ def main():
     name: [study.run(name, capacity) for capacity in study.capacities]
     for name in [*FLAGS.drafters, study_lib.ORACLE_RUN]
   }
+  proposals = {
+    name: study.proposals(name)
+    for name in FLAGS.drafters
+    if name in proposals_lib.ORIGINS
+  }
+  texts, oracle = study.texts, study.oracle
+  if not hosts.is_first():  # Of what is measured all have their part.
+    return
   best = min(FLAGS.drafters, key=lambda name: runs[name][-1]['num_steps'].sum())
   won = [starts_lib.won(run, study.plain) for run in runs[best]]
   starts = starts_lib.draw(won, _ORACLE_STARTS.value, FLAGS.seed)
-  starts['values'] = study.oracle['value'][starts['rows'], starts['places']].T
+  starts['values'] = oracle['value'][starts['rows'], starts['places']].T
 
   table, facts = curves.tabulate(
-    study.texts,
+    texts,
     study.run_lengths,
     runs,
-    study.oracle,
+    oracle,
     starts,
     best,
     study.capacities,
     model.params.config.vocab_size,
     FLAGS.seed,
   )
-  proposals = {
-    name: study.proposals(name)
-    for name in FLAGS.drafters
-    if name in proposals_lib.ORIGINS
-  }
   of_posterior, checks = posterior_curves.tabulate(
     proposals, study.run_lengths, starts, study.capacities, FLAGS.seed
   )
@@ -154,8 +160,9 @@ def flat_arrays(study, runs, proposals, starts) -> dict[str, np.ndarray]:
 
 if __name__ == '__main__':
   draft_flags.define('draft_model')
+  parallel_flags.define()
   common.run(
-    main,
+    parallel_flags.with_layout(main),
     drafters=tuple(recipes.MAIN_JOB),
     defaults={'drafters': ['lookup', 'bigram'], 'prompts_per_kind': 2},
     quick={

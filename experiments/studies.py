@@ -7,6 +7,7 @@ from absl import flags
 
 from experiments import common, drafters, records
 from experiments import study as study_lib
+from specjax import parallel
 from specjax import sampling as sampling_lib
 from specjax.checkpoint import resolve
 
@@ -22,6 +23,7 @@ def open_study(
   *,
   apart_from: Collection[str],
   capacities: Sequence[int] | None = None,
+  layout: parallel.Layout | None = None,
 ) -> study_lib.Study:
   """Opens a study, whose stages depend on the flags and the prompts.
 
@@ -33,6 +35,7 @@ def open_study(
     folder: of the stages.
     apart_from: flags that stages do not depend on, or have in their names.
     capacities: the sizes of trees; those of the flags if None.
+    layout: devices that share out the rows of a batch; None for one device.
 
   Raises:
     ValueError: stages that were begun with other flags.
@@ -50,6 +53,7 @@ def open_study(
     max_new_tokens=FLAGS.max_new_tokens,
     max_length=FLAGS.max_length,
     batch_size=FLAGS.batch_size,
+    layout=layout,
   )
 
 

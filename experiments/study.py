@@ -13,6 +13,7 @@ import numpy as np
 import tqdm
 
 from experiments import drafters, measure, oracle_runs, proposals, records
+from specjax import hosts, parallel
 from specjax import sampling as sampling_lib
 from specjax.checkpoint import resolve
 from specjax.decode import prefill
@@ -46,11 +47,12 @@ class Study:
     max_new_tokens: int,
     max_length: int,
     batch_size: int,
+    layout: parallel.Layout | None = None,
   ):
     """Binds model and prompts; nothing is run.
 
     Args:
-      model: the verifier.
+      model: the verifier, where the layout wants it.
       ids: prompts as token ids.
       draftings: the drafters that may be run, by name.
       sampling: `[R]`.
@@ -60,6 +62,7 @@ class Study:
       max_new_tokens: tokens of a run.
       max_length: most tokens of prompt and output.
       batch_size: most prompts decoded together.
+      layout: devices that share out the rows of a batch; None for one device.
     """
     self.capacities = capacities
     self.max_new_tokens = max_new_tokens
@@ -68,9 +71,10 @@ class Study:
     self.text_length = max_new_tokens + max(capacities) - 1
     self._verifier = model.params
     self._eos_ids = model.tokenizer.eos_ids
-    self._ids = ids
     self._stages = stages
     self._groups = prefill.batch_rows(len(ids), batch_size)
+    self._own = hosts.share(len(self._groups))
+    self._layout = layout
     features = drafters.features_of(draftings.values())
     self._read_prompts = lambda: prefill.read_prompts(
       model.params,
@@ -81,9 +85,14 @@ class Study:
       max_length=max_length,
       batch_size=batch_size,
       features=features,
+      layout=layout,
+      numbers=self._own,
     )
     self._text = functools.lru_cache(_NUM_TEXTS_HELD)(self._read_text)
-    self._draftings = draftings
+    self._draftings = {
+      name: drafting._replace(params=parallel.spread(drafting.params, layout))
+      for name, drafting in draftings.items()
+    }
 
   @functools.cached_property
   def plain(self) -> Arrays:
@@ -243,13 +252,15 @@ class Study:
         self._eos_ids,
         self.capacities,
         progress_fn,
+        self._layout,
       )
 
     return self._over_batches('oracle', self.max_new_tokens, compute, 'tree')
 
   @functools.cached_property
   def _batches(self):
-    return self._read_prompts()
+    """Number of a batch -> the batch, of those that are this host's."""
+    return dict(zip(self._own, self._read_prompts(), strict=True))
 
   def _read_text(self, number):
     return measure.read_texts(
@@ -271,6 +282,8 @@ class Study:
   ) -> Arrays:
     """Keeps `compute(batch number, progress_fn)` of each batch as a stage.
 
+    Hosts share out the batches.
+
     Args:
       name: of the measurement, unique in the study.
       work_per_prompt: for the progress bar, at most.
@@ -280,11 +293,13 @@ class Study:
     Returns:
       The arrays of all batches, joined along their first axis.
     """
-    total = round(work_per_prompt * len(self._ids))
-    parts = []
-    with tqdm.tqdm(total=total, desc=f'{name:>14}', unit=unit) as bar:
-      for number, group in enumerate(self._groups):
+    sizes = [len(self._groups[number]) for number in self._own]
+    ends = np.round(work_per_prompt * np.cumsum(sizes)).astype(int)
+    own = {}
+    with tqdm.tqdm(total=sum(ends[-1:]), desc=f'{name:>14}', unit=unit) as bar:
+      for number, end in zip(self._own, ends, strict=True):
         one_batch = functools.partial(compute, number, bar.update)
-        parts.append(self._stages.arrays(f'{name}-{number}', one_batch))
-        bar.update(round(work_per_prompt * (group[-1] + 1)) - bar.n)
+        own[number] = self._stages.arrays(f'{name}-{number}', one_batch)
+        bar.update(end - bar.n)
+    parts = list(hosts.gather(own).values())
     return {k: np.concatenate([part[k] for part in parts]) for k in parts[0]}

@@ -18,6 +18,7 @@ ALLOWED = {
   'noise': (),
   'sampling': ('edits', 'filters', 'noise'),
   'parallel': (),
+  'hosts': (),
   'vocabulary': (),
   'tokenizer': ('vocabulary',),
   'trees': (),

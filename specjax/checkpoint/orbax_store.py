@@ -107,9 +107,10 @@ def load(
   expected = jax.tree.map_with_path(describe, shapes.weights)
   # The largest array, as it may be stored and as it is wanted.
   most_bytes = 8 * max(x.size for x in jax.tree.leaves(shapes)) + 1
-  limit = ocp.options.MemoryOptions(read_concurrent_bytes=most_bytes)
+  context = ocp.Context()
+  context.memory.read_concurrent_bytes = most_bytes
   try:
-    with ocp.Context(memory_options=limit):
+    with context:
       values = ocp.load(folder / 'params', expected)
   except (OSError, KeyError, ValueError) as error:
     raise ValueError(

@@ -48,6 +48,7 @@ def read_prompts(
   batch_size: int = 8,
   features: tuple[int, ...] = (),
   layout: parallel.Layout | None = None,
+  numbers: Sequence[int] | None = None,
 ) -> list[Batch]:
   """Reads prompts in batches of one shape, all tokens but the last of each.
 
@@ -62,6 +63,7 @@ def read_prompts(
     features: layers whose inputs a drafter will want, `Drafter.features`.
     layout: devices that share out the rows of each batch, and on which the
       verifier is, as `parallel.spread` puts it; None for one device.
+    numbers: of the batches that are read; all by default.
 
   Returns:
     The batches, prompts in their order.
@@ -84,7 +86,7 @@ def read_prompts(
     num_rows = round_up(num_rows, layout.num_groups)
   put = functools.partial(parallel.put_rows, layout=layout)
   batches = []
-  for group in groups:
+  for group in groups if numbers is None else [groups[n] for n in numbers]:
     # A batch is filled up with its last prompt; rows that fill up are done
     # before they start.
     order = np.arange(num_rows)
