@@ -3,7 +3,7 @@
 # its own on this machine's cores:
 #
 #   launch/local_pod.sh [--processes=2] [--devices=4] [--dry_run] \
-#     EXPERIMENT --run_name=NAME --parallel=shard_map [FLAGS]
+#     EXPERIMENT --run_name=NAME [FLAGS]
 #
 # The first host speaks, the others into files.  When one fails the others end
 # too, in less than a minute, and so does the job.
@@ -39,10 +39,10 @@ experiment=$1
 shift
 port=${PORT:-$(free_port)}
 logs=${TMPDIR:-/tmp}/specjax-pod-$port
+forced=--xla_force_host_platform_device_count=$devices
 run=(
-  env JAX_PLATFORMS=cpu
-  "XLA_FLAGS=${XLA_FLAGS:+$XLA_FLAGS }--xla_force_host_platform_device_count=$devices"
-  "$root/launch/run.sh" "$experiment" "$@"
+  env JAX_PLATFORMS=cpu "XLA_FLAGS=${XLA_FLAGS:+$XLA_FLAGS }$forced"
+  "$root/launch/run.sh" "$experiment" --parallel=shard_map "$@"
   "--coordinator=127.0.0.1:$port" "--num_hosts=$processes"
 )
 

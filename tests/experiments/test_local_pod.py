@@ -75,7 +75,7 @@ def start_pod(place, run_name):
     [
       ROOT / 'launch' / 'local_pod.sh',
       'speed_of_light',
-      *arguments(place, run_name=run_name, parallel='shard_map'),
+      *arguments(place, run_name=run_name),
     ],
     env={
       **commands.environment(),
