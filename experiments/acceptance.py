@@ -35,11 +35,13 @@ from experiments import (
   draft_flags,
   draft_models,
   drafters,
+  parallel_flags,
   recipes,
   records,
   studies,
 )
 from experiments import study as study_lib
+from specjax import hosts
 from specjax.checkpoint import resolve
 from specjax.theory import entropy, resample, run_bounds
 
@@ -54,9 +56,9 @@ LIMITS = ('run', 'run_context', 'run_priced')
 _NAMED = ('drafters', 'trees', 'rules', 'temperatures', 'eagle', 'draft_model')
 
 
-def main():
+def main(layout):
   """Runs, sums up, writes, and says what came out."""
-  model = resolve.load(FLAGS.model, jnp.dtype(FLAGS.dtype))
+  model = resolve.load(FLAGS.model, jnp.dtype(FLAGS.dtype), layout)
   _, ids = common.load_prompts(
     model.tokenizer, FLAGS.prompts, FLAGS.prompts_per_kind, FLAGS.max_length
   )
@@ -75,7 +77,13 @@ def main():
   for temperature in FLAGS.temperatures:
     tqdm.tqdm.write(f'temperature {temperature:g}', file=sys.stderr)
     study = studies.open_at(
-      model, ids, draftings, temperature, folder, apart_from=_NAMED
+      model,
+      ids,
+      draftings,
+      temperature,
+      folder,
+      apart_from=_NAMED,
+      layout=layout,
     )
     names = [
       recipe.name
@@ -98,6 +106,8 @@ def main():
     label = {'temperature': temperature}
     table += [row | label for row in rows]
     checks += [row | label for row in differences]
+  if not hosts.is_first():  # Of what is measured all have their part.
+    return
   records.finish_record(
     folder,
     record,
@@ -178,8 +188,9 @@ def _draftings(found, model, ids):
 
 if __name__ == '__main__':
   draft_flags.define('temperatures', 'trees', 'rules', *draft_flags.MODELS)
+  parallel_flags.define()
   common.run(
-    main,
+    parallel_flags.with_layout(main),
     # The oracle's run is there anyway.
     drafters=[name for name in recipes.NAMES if name != 'oracle'],
     defaults={

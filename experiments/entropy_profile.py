@@ -32,12 +32,14 @@ from absl import flags
 
 from experiments import (
   common,
+  parallel_flags,
   records,
   studies,
 )
 from experiments import study as study_lib
 from experiments.profile import report as profile_report
 from experiments.profile import tables as profile_tables
+from specjax import hosts
 from specjax import sampling as sampling_lib
 from specjax.checkpoint import resolve
 from specjax.theory import entropy
@@ -104,11 +106,11 @@ class Plan(NamedTuple):
     ]
 
 
-def main():
+def main(layout):
   """Samples, sums up, writes, and says what came out."""
   base = Setting(FLAGS.temperature, FLAGS.top_k, FLAGS.top_p, FLAGS.min_p)
   plan = make_plan(base, _TEMPERATURES.value, _CUTS.value)
-  model = resolve.load(FLAGS.model, jnp.dtype(FLAGS.dtype))
+  model = resolve.load(FLAGS.model, jnp.dtype(FLAGS.dtype), layout)
   prompts, ids = common.load_prompts(
     model.tokenizer, FLAGS.prompts, FLAGS.prompts_per_kind, FLAGS.max_length
   )
@@ -117,8 +119,10 @@ def main():
   folder = records.open_run(FLAGS.results_dir, NAME, FLAGS.run_name)
   record = records.new_record(NAME, common.flag_values())
   texts, moments = measure(
-    plan, lambda setting: _study(model, ids, setting, folder)
+    plan, lambda setting: _study(model, ids, setting, folder, layout)
   )
+  if not hosts.is_first():  # Of what is measured all have their part.
+    return
   table, facts = profile_tables.tabulate(
     texts,
     moments,
@@ -229,7 +233,7 @@ def flat_arrays(
   return arrays
 
 
-def _study(model, ids, setting: Setting, folder: pathlib.Path):
+def _study(model, ids, setting: Setting, folder: pathlib.Path, layout):
   """Makes the study of a setting, whose stages have a folder of their own."""
   return studies.open_study(
     model,
@@ -239,12 +243,14 @@ def _study(model, ids, setting: Setting, folder: pathlib.Path):
     records.open_run(folder, 'texts', setting.name),
     apart_from=['capacities'],  # Limits come after all stages.
     capacities=[1],  # Texts end where runs do.
+    layout=layout,
   )
 
 
 if __name__ == '__main__':
+  parallel_flags.define()
   common.run(
-    main,
+    parallel_flags.with_layout(main),
     defaults={'prompts_per_kind': 4},
     quick={
       'prompts_per_kind': 2,

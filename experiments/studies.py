@@ -65,6 +65,7 @@ def open_at(
   folder: pathlib.Path,
   *,
   apart_from: Collection[str],
+  layout: parallel.Layout | None = None,
 ) -> study_lib.Study:
   """Opens the study of one of several temperatures, in a folder of its own.
 
@@ -75,6 +76,7 @@ def open_at(
     temperature: of sampling, with the filters of the flags.
     folder: of the run.
     apart_from: as of `open_study`.
+    layout: alike.
 
   Raises:
     ValueError: as `open_study` does.
@@ -86,4 +88,5 @@ def open_at(
     (temperature, FLAGS.top_k, FLAGS.top_p, FLAGS.min_p),
     records.open_run(folder, 'texts', f'T={temperature:g}'),
     apart_from=apart_from,
+    layout=layout,
   )
