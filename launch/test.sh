@@ -9,7 +9,5 @@ setup_env base,test
 cd -- "$root"
 "$python" -m ruff check
 "$python" -m ruff format --check
-# Tests compile much and run little of it.
-export XLA_FLAGS=${XLA_FLAGS:---xla_backend_optimization_level=0}
 # A file goes to one process: its fixtures, models and programs are shared.
 exec "$python" -m pytest --numprocesses auto --dist loadfile "$@"

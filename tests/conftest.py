@@ -1,6 +1,13 @@
-"""Models that several tests share."""
+"""Models that several tests share, and how programs are compiled."""
 
 import importlib.util
+import os
+
+# Tests compile much and run little of it.
+os.environ.setdefault(
+  'XLA_FLAGS',
+  '--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false',
+)
 
 import jax
 import jax.numpy as jnp

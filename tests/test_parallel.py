@@ -26,7 +26,8 @@ def test_replicas_are_shared_out_to_all_devices():
     env={
       **os.environ,
       'JAX_PLATFORMS': 'cpu',
-      'XLA_FLAGS': '--xla_force_host_platform_device_count=3',
+      'XLA_FLAGS': os.environ['XLA_FLAGS']
+      + ' --xla_force_host_platform_device_count=3',
     },
     capture_output=True,
     text=True,

@@ -56,8 +56,8 @@ def test_devices_say_what_one_device_says():
       **os.environ,
       'PYTHONPATH': str(TESTS.parent),
       'JAX_PLATFORMS': 'cpu',
-      'XLA_FLAGS': '--xla_force_host_platform_device_count=3 '
-      '--xla_backend_optimization_level=0',
+      'XLA_FLAGS': os.environ['XLA_FLAGS']
+      + ' --xla_force_host_platform_device_count=3',
     },
     capture_output=True,
     text=True,

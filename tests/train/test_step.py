@@ -169,7 +169,8 @@ def test_two_devices_are_as_good_as_one():
       **os.environ,
       'JAX_PLATFORMS': 'cpu',
       'PYTHONPATH': str(pathlib.Path(__file__).parent),
-      'XLA_FLAGS': '--xla_force_host_platform_device_count=2',
+      'XLA_FLAGS': os.environ['XLA_FLAGS']
+      + ' --xla_force_host_platform_device_count=2',
     },
     capture_output=True,
     text=True,
