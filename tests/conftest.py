@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import tempfile
 
 # Tests compile much and run little of it.
 os.environ.setdefault(
@@ -16,6 +17,14 @@ import pytest
 from specjax.checkpoint import resolve
 from specjax.llama import config as llama_config
 from specjax.llama import model as llama_model
+
+
+def pytest_configure(config):
+  """Makes a folder of programs, which workers and commands inherit."""
+  if not hasattr(config, 'workerinput'):  # else a worker of pytest-xdist
+    programs = tempfile.TemporaryDirectory(prefix='specjax-programs-')
+    os.environ['SPECJAX_TEST_PROGRAMS'] = programs.name
+    config.add_cleanup(programs.cleanup)
 
 
 def make_tiny(vocab_size: int, seed: int = 0) -> llama_model.Params:

@@ -1,11 +1,8 @@
 """Tests of experiments.acceptance: its curves, words, figure and stages."""
 
 import json
-import os
-import pathlib
-import subprocess
-import sys
 
+import commands
 import jax.numpy as jnp
 import matplotlib.backends.backend_agg
 import numpy as np
@@ -17,7 +14,6 @@ from experiments import study as study_lib
 from specjax import tokenizer as tokenizer_lib
 from specjax.checkpoint import configs, orbax_store, weights
 
-ROOT = pathlib.Path(__file__).parents[2]
 CONFIG = reference_checkpoint.CASES['tied'] | {'vocab_size': 258}
 TEXTS = ['aaab aaab', 'one, two, three', 'x = x + 1; x = x + 1', 'Why?']
 MATCHED = ['lookup', 'bigram-best_first', 'dulled-chain', 'dulled-best_first']
@@ -27,7 +23,7 @@ BEHIND = ['oracle_run', 'run', 'run_context', 'run_priced']
 
 @pytest.fixture(scope='module')
 def place(tmp_path_factory):
-  """A folder with a model of ours, prompts, and a cache of programs."""
+  """A folder with a model of ours and prompts."""
   folder = tmp_path_factory.mktemp('place')
   named = reference_checkpoint.tensors(CONFIG)
   params = weights.assemble(
@@ -60,22 +56,7 @@ def run(place, **flags):
     'dulled_kl': 0.1,
     **flags,
   }
-  settings = {
-    'PYTHONPATH': str(ROOT),
-    'JAX_COMPILATION_CACHE_DIR': str(place / 'programs'),
-    'JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS': '0',
-    'XLA_FLAGS': '--xla_backend_optimization_level=0',
-  }
-  return subprocess.run(
-    [
-      *(sys.executable, '-P', '-m', 'experiments.acceptance'),
-      *(f'--{name}={value}' for name, value in flags.items()),
-    ],
-    env=os.environ | settings,
-    text=True,
-    capture_output=True,
-    check=False,
-  )
+  return commands.run(acceptance.NAME, **flags)
 
 
 @pytest.fixture(scope='module')

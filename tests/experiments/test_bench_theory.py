@@ -1,10 +1,6 @@
 """Simulator and heap side by side, and the bench as a command."""
 
-import os
-import pathlib
-import subprocess
-import sys
-
+import commands
 import numpy as np
 import pytest
 
@@ -15,7 +11,6 @@ from experiments import (
 from experiments.walks import heap_trees
 from specjax.theory import laws
 
-ROOT = pathlib.Path(__file__).parents[2]
 LAW = np.array([0.5, 0.3, 0.2])
 
 
@@ -62,28 +57,15 @@ def test_a_size_that_is_none_is_named(entry):
 
 
 def test_the_command_leaves_a_record_and_says_it(tmp_path):
-  flags = {
-    'results_dir': tmp_path,
-    'run_name': 'small',
-    'nodes': 12,
-    'timed_trees': 4,
-    'pairs': 2,
-    'heap_replicas': 2,
-    'largest': 'fixed:64,dirichlet:16',
-  }
-  done = subprocess.run(
-    [
-      sys.executable,
-      *('-m', 'experiments.bench_theory'),
-      *(f'--{name}={value}' for name, value in flags.items()),
-    ],
-    env=os.environ
-    | {
-      'PYTHONPATH': str(ROOT),
-      'XLA_FLAGS': '--xla_backend_optimization_level=0',
-    },
-    text=True,
-    capture_output=True,
+  done = commands.run(
+    bench_theory.NAME,
+    results_dir=tmp_path,
+    run_name='small',
+    nodes=12,
+    timed_trees=4,
+    pairs=2,
+    heap_replicas=2,
+    largest='fixed:64,dirichlet:16',
   )
   assert done.returncode == 0, done.stderr
   path = tmp_path / bench_theory.NAME / 'small' / 'record.json'

@@ -3,12 +3,9 @@
 import gzip
 import json
 import math
-import os
-import pathlib
 import re
-import subprocess
-import sys
 
+import commands
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -26,7 +23,6 @@ from experiments.logprobs import report as logprob_report
 from specjax.decode import generate
 from specjax.theory import iid_bounds, resample, run_bounds, sampled_starts
 
-ROOT = pathlib.Path(__file__).parents[2]
 CAPACITIES = [1, 2, 5, 9]
 VOCAB, SEED, LIMIT = 23, 3, 24
 
@@ -295,22 +291,14 @@ def test_prompts_without_entropy_leave_finite_words(tmp_path):
   logprob_report.draw(record)
 
 
-def run_command(folder, *arguments):
-  return subprocess.run(
-    [
-      *(sys.executable, '-m', 'experiments.bound_from_logprobs'),
-      f'--results_dir={folder / "results"}',
-      '--run_name=run',
-      '--capacities=1,4,16',
-      *arguments,
-    ],
-    env=os.environ
-    | {
-      'PYTHONPATH': str(ROOT),
-      'XLA_FLAGS': '--xla_backend_optimization_level=0',
-    },
-    capture_output=True,
-    text=True,
+def run_command(folder, *arguments, **flags):
+  return commands.run(
+    bound_from_logprobs.NAME,
+    *arguments,
+    results_dir=folder / 'results',
+    run_name='run',
+    capacities='1,4,16',
+    **flags,
   )
 
 
@@ -323,7 +311,7 @@ def test_the_command_leaves_record_arrays_and_figure(tmp_path):
   ]
   reference_logprobs.write(tmp_path / 'a.jsonl', lines[:10])
   reference_logprobs.write(tmp_path / 'b.jsonl', [*lines[10:], 'nonsense'])
-  done = run_command(tmp_path, f'--input={tmp_path}/*.jsonl', '--seed=4')
+  done = run_command(tmp_path, input=f'{tmp_path}/*.jsonl', seed=4)
   assert done.returncode == 0, done.stderr
   folder = tmp_path / 'results' / bound_from_logprobs.NAME / 'run'
   assert {path.name for path in folder.iterdir()} == {
@@ -397,15 +385,15 @@ def test_without_tops_the_law_is_left_to_the_user(streams, made):
 
 
 @pytest.mark.parametrize(
-  'arguments, reason',
+  'flags, reason',
   [
-    (['--temperature=0.7', '--logprobs_temperature=1'], 'of temperature 1 for'),
-    ([], 'got none; see --help'),
-    (['--model=smollm2-135m'], "Unknown command line flag 'model'"),
+    ({'temperature': 0.7, 'logprobs_temperature': 1}, 'of temperature 1 for'),
+    ({}, 'got none; see --help'),
+    ({'model': 'smollm2-135m'}, "Unknown command line flag 'model'"),
   ],
 )
-def test_bad_input_is_one_line(tmp_path, arguments, reason):
-  done = run_command(tmp_path, *arguments)
+def test_bad_input_is_one_line(tmp_path, flags, reason):
+  done = run_command(tmp_path, **flags)
   assert done.returncode == 2
   (line,) = done.stderr.splitlines()
   assert line.startswith('error: ')

@@ -1,10 +1,6 @@
 """Simulated trees against known values, and the record that says so."""
 
-import os
-import pathlib
-import subprocess
-import sys
-
+import commands
 import jax
 import numpy as np
 import pytest
@@ -19,7 +15,6 @@ from experiments.walks import report as brw_report
 from experiments.walks import sources as brw_sources
 from specjax.theory import laws
 
-ROOT = pathlib.Path(__file__).parents[2]
 SOURCES = brw_sources.make()
 UNLIKE = [name for name, source in SOURCES.items() if not source.is_iid]
 CURVES = ['best', 'dual', *curves.IID]
@@ -134,31 +129,18 @@ def test_the_sentence_of_runs_names_their_limits(record):
 
 
 def test_the_command_leaves_record_and_figure(tmp_path):
-  flags = {
-    'results_dir': tmp_path,
-    'run_name': 'small',
-    'capacities': '2,9',
-    'max_random_nodes': 4,
-    'max_run_nodes': 4,
-    'replicas': 3,
-    'texts': 4,
-    'text_length': 8,
-    'walks': 20,
-    'walk_length': 16,
-  }
-  done = subprocess.run(
-    [
-      sys.executable,
-      *('-m', 'experiments.brw_vs_bounds'),
-      *(f'--{name}={value}' for name, value in flags.items()),
-    ],
-    env=os.environ
-    | {
-      'PYTHONPATH': str(ROOT),
-      'XLA_FLAGS': '--xla_backend_optimization_level=0',
-    },
-    text=True,
-    capture_output=True,
+  done = commands.run(
+    brw_vs_bounds.NAME,
+    results_dir=tmp_path,
+    run_name='small',
+    capacities='2,9',
+    max_random_nodes=4,
+    max_run_nodes=4,
+    replicas=3,
+    texts=4,
+    text_length=8,
+    walks=20,
+    walk_length=16,
   )
   assert done.returncode == 0, done.stderr
   folder = tmp_path / brw_vs_bounds.NAME / 'small'

@@ -1,12 +1,9 @@
 """Laws under other settings, their tables, and the command."""
 
 import json
-import os
-import pathlib
-import subprocess
-import sys
 import types
 
+import commands
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -29,7 +26,6 @@ from specjax import tokenizer as tokenizer_lib
 from specjax.checkpoint import configs, orbax_store, resolve, weights
 from specjax.theory import entropy
 
-ROOT = pathlib.Path(__file__).parents[2]
 Setting = entropy_profile.Setting
 LIMIT = 7
 SEED = 3
@@ -353,33 +349,18 @@ def write_task(folder):
 
 
 def run(folder):
-  flags = {
-    'model': folder / 'model',
-    'prompts': folder / 'prompts.jsonl',
-    'results_dir': folder,
-    'run_name': 'small',
-    'top_k': 9,
-    'temperatures': '0.2',
-    'cuts': 'top_p=0.5',
-    'capacities': '1,4',
-    'max_new_tokens': 6,
-    'max_length': 64,
-  }
-  done = subprocess.run(
-    [
-      sys.executable,
-      *('-m', 'experiments.entropy_profile'),
-      *(f'--{name}={value}' for name, value in flags.items()),
-    ],
-    env=os.environ
-    | {
-      'PYTHONPATH': str(ROOT),
-      'JAX_COMPILATION_CACHE_DIR': str(folder / 'programs'),
-      'JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS': '0',
-      'XLA_FLAGS': '--xla_backend_optimization_level=0',
-    },
-    text=True,
-    capture_output=True,
+  done = commands.run(
+    entropy_profile.NAME,
+    model=folder / 'model',
+    prompts=folder / 'prompts.jsonl',
+    results_dir=folder,
+    run_name='small',
+    top_k=9,
+    temperatures='0.2',
+    cuts='top_p=0.5',
+    capacities='1,4',
+    max_new_tokens=6,
+    max_length=64,
   )
   assert done.returncode == 0, done.stderr
   return done.stdout

@@ -2,11 +2,9 @@
 
 import functools
 import json
-import os
 import pathlib
-import subprocess
-import sys
 
+import commands
 import jax.numpy as jnp
 import matplotlib.backends.backend_agg
 import numpy as np
@@ -28,7 +26,6 @@ from specjax.draft import eagle as eagle_lib
 from specjax.draft import reader as reader_lib
 from specjax.theory import entropy
 
-ROOT = pathlib.Path(__file__).parents[2]
 SEED = 3
 PROMPTS = [[4], [9, 3, 1], [1, 2, 3, 11, 0]]
 TEMPERATURES = (0.0, 1.0, 0.7)
@@ -270,7 +267,7 @@ def test_a_slope_wants_two_capacities(capacities):
 
 @pytest.fixture(scope='module')
 def place(tmp_path_factory):
-  """A folder with a model of ours, prompts, and a cache of programs."""
+  """A folder with a model of ours and prompts."""
   folder = tmp_path_factory.mktemp('place')
   named = reference_checkpoint.tensors(CONFIG)
   params = weights.assemble(
@@ -305,22 +302,7 @@ def run(place, **flags):
     'max_length': 64,
     **flags,
   }
-  settings = {
-    'PYTHONPATH': str(ROOT),
-    'JAX_COMPILATION_CACHE_DIR': str(place / 'programs'),
-    'JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS': '0',
-    'XLA_FLAGS': '--xla_backend_optimization_level=0',
-  }
-  return subprocess.run(
-    [
-      *(sys.executable, '-P', '-m', 'experiments.evaluate_drafter'),
-      *(f'--{name}={value}' for name, value in flags.items()),
-    ],
-    env=os.environ | settings,
-    text=True,
-    capture_output=True,
-    check=False,
-  )
+  return commands.run(evaluate_drafter.NAME, **flags)
 
 
 @pytest.fixture(scope='module')

@@ -1,10 +1,6 @@
 """Figures come from records alone, and none is made up."""
 
-import os
-import pathlib
-import subprocess
-import sys
-
+import commands
 import pytest
 import reference_measured as measured
 
@@ -24,7 +20,6 @@ from experiments import (
   where_tokens_go,
 )
 
-ROOT = pathlib.Path(__file__).parents[2]
 NAMES = [
   'lookup',
   'oracle_run',
@@ -51,18 +46,6 @@ def results(tmp_path):
   write(tmp_path, bound_from_logprobs.NAME, 'b')
   (tmp_path / MAIN_JOB / 'begun').mkdir()
   return tmp_path
-
-
-def command(results, *flags):
-  return subprocess.run(
-    [
-      sys.executable,
-      *('-m', 'experiments.figures', f'--results_dir={results}', *flags),
-    ],
-    env=os.environ | {'PYTHONPATH': str(ROOT)},
-    text=True,
-    capture_output=True,
-  )
 
 
 def test_figures_go_by_the_names_of_their_experiments():
@@ -96,7 +79,7 @@ def test_a_record_that_is_none_is_no_missing_run(results):
 
 def test_what_is_there_is_drawn_and_what_is_missing_is_said(results):
   before = {path.name for path in results.iterdir()}
-  done = command(results)
+  done = commands.run('figures', results_dir=results)
   assert done.returncode == 0, done.stderr
   out = results / 'figures'
   assert {path.name for path in results.iterdir()} == {*before, 'figures'}
@@ -119,15 +102,15 @@ def test_what_is_there_is_drawn_and_what_is_missing_is_said(results):
     evaluate_drafter.NAME,
   ]
   # Again, elsewhere: the same bytes.
-  again = command(results, f'--out={results / "new" / "place"}')
+  elsewhere = results / 'new' / 'place'
+  again = commands.run('figures', results_dir=results, out=elsewhere)
   assert again.returncode == 0, again.stderr
   for path in out.iterdir():
-    same = results / 'new' / 'place' / path.name
-    assert same.read_bytes() == path.read_bytes()
+    assert (elsewhere / path.name).read_bytes() == path.read_bytes()
 
 
 def test_nothing_to_draw_is_an_error_and_leaves_nothing(tmp_path):
-  done = command(tmp_path, f'--out={tmp_path / "out"}')
+  done = commands.run('figures', results_dir=tmp_path, out=tmp_path / 'out')
   assert done.returncode == 2
   assert done.stderr.startswith('error: expected a finished run of ')
   assert list(tmp_path.iterdir()) == []

@@ -1,11 +1,9 @@
 """The command says what the library says, and adds it up."""
 
 import os
-import pathlib
 import re
-import subprocess
-import sys
 
+import commands
 import jax.numpy as jnp
 import pytest
 import reference_checkpoint
@@ -15,7 +13,6 @@ from specjax import tokenizer as tokenizer_lib
 from specjax.checkpoint import configs, orbax_store, weights
 from specjax.decode import generate
 
-ROOT = pathlib.Path(__file__).parents[2]
 CONFIG = reference_checkpoint.CASES['tied'] | {
   'vocab_size': 258,
   'max_position_embeddings': 256,
@@ -29,20 +26,6 @@ def params():
   named = reference_checkpoint.tensors(CONFIG)
   source = weights.Source('hf', frozenset(named), named.get)
   return weights.assemble(configs.from_hf(CONFIG), source, jnp.float32)
-
-
-def command(*arguments):
-  return subprocess.run(
-    [sys.executable, '-m', 'experiments.generate', *arguments],
-    env=os.environ
-    | {
-      'PYTHONPATH': str(ROOT),
-      'PYTHONIOENCODING': 'utf-8',
-      'XLA_FLAGS': '--xla_backend_optimization_level=0',
-    },
-    capture_output=True,
-    encoding='utf-8',
-  )
 
 
 def plain(params, prompt):
@@ -60,10 +43,12 @@ def plain(params, prompt):
 
 def test_a_conversation_is_that_of_plain_decoding(params, tmp_path):
   orbax_store.save(tmp_path / 'model', params, TOKENIZER, {})
-  done = command(
-    f'--model={tmp_path / "model"}',
+  done = commands.run(
+    'generate',
     *(f'--prompt={QUESTION}', '--prompt=Why?'),
-    *('--max_new_tokens=20', '--capacities=4'),
+    model=tmp_path / 'model',
+    max_new_tokens=20,
+    capacities=4,
   )
   assert done.returncode == 0, done.stderr
   messages, rest, reused = [], done.stdout, 0
@@ -94,20 +79,20 @@ def test_a_conversation_is_that_of_plain_decoding(params, tmp_path):
 
 
 @pytest.mark.parametrize(
-  ('arguments', 'message'),
+  ('flags', 'message'),
   [
-    ((), 'a question, such as'),
+    ({}, 'a question, such as'),
     (
-      ('--prompt=a', '--drafters=lookup,suffix'),
+      {'prompt': 'a', 'drafters': 'lookup,suffix'},
       'one drafter .* got lookup, s',
     ),
     (
-      ('--prompt=a', '--capacities=1,2'),
+      {'prompt': 'a', 'capacities': '1,2'},
       'one .* one capacity, got lookup and \\[1, 2\\]',
     ),
   ],
 )
-def test_bad_flags_are_named_before_a_model_is_read(arguments, message):
-  done = command('--model=/no such model', *arguments)
+def test_bad_flags_are_named_before_a_model_is_read(flags, message):
+  done = commands.run('generate', model='/no such model', **flags)
   assert done.returncode == 2
   assert re.match(f'error: expected {message}', done.stderr.splitlines()[-1])

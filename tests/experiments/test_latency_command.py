@@ -1,11 +1,8 @@
 """Tests of experiments.latency, and of plans from what it measured."""
 
 import dataclasses
-import os
-import pathlib
-import subprocess
-import sys
 
+import commands
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -20,8 +17,6 @@ from specjax.decode import latency as latency_lib
 from specjax.llama import model as llama_model
 from specjax.theory import roofline
 
-ROOT = pathlib.Path(__file__).parents[2]
-
 
 @pytest.fixture(scope='module')
 def model(tmp_path_factory, tiny):
@@ -33,27 +28,17 @@ def model(tmp_path_factory, tiny):
   return folder
 
 
-def run(name, *arguments):
-  return subprocess.run(
-    [sys.executable, '-P', '-m', f'experiments.{name}', *arguments],
-    # Programs that are made in haste are good enough.
-    env=os.environ
-    | {
-      'PYTHONPATH': str(ROOT),
-      'XLA_FLAGS': '--xla_backend_optimization_level=0',
-    },
-    capture_output=True,
-    text=True,
-    check=False,
-  )
-
-
 def test_what_was_measured_is_planned_with(model, tmp_path):
-  result = run(
+  result = commands.run(
     latency.NAME,
-    *(f'--model={model}', f'--results_dir={tmp_path}', '--run_name=a'),
-    *('--capacities=1,3', '--batches=2,1', '--contexts=8'),
-    *('--repeats=6', '--steps=1'),
+    model=model,
+    results_dir=tmp_path,
+    run_name='a',
+    capacities='1,3',
+    batches='2,1',
+    contexts=8,
+    repeats=6,
+    steps=1,
   )
   assert result.returncode == 0, result.stderr
   folder = tmp_path / latency.NAME / 'a'
@@ -79,11 +64,15 @@ def test_what_was_measured_is_planned_with(model, tmp_path):
   for row in rows[::3]:
     row.update(D=1.0, low=1.0, high=1.0)  # A single node.
   records.write_json(curves, measured.record('speed_of_light', rows))
-  result = run(
+  result = commands.run(
     plan.NAME,
-    *(f'--latency={folder / "record.json"}', f'--curves={curves}'),
-    *('--context=8', '--batches=1,2,9', '--chip_price=2'),
-    *(f'--results_dir={tmp_path}', '--run_name=b'),
+    latency=folder / 'record.json',
+    curves=curves,
+    context=8,
+    batches='1,2,9',
+    chip_price=2,
+    results_dir=tmp_path,
+    run_name='b',
   )
   assert result.returncode == 0, result.stderr
   assert 'FORECAST' not in result.stdout
@@ -101,10 +90,12 @@ def test_what_was_measured_is_planned_with(model, tmp_path):
     1 / of_plain['seconds']
   )
 
-  result = run(
+  result = commands.run(
     plan.NAME,
-    *(f'--latency={folder / "record.json"}', '--temperature=0'),
-    *(f'--results_dir={tmp_path}', '--run_name=c'),
+    latency=folder / 'record.json',
+    temperature=0,
+    results_dir=tmp_path,
+    run_name='c',
   )
   assert result.returncode != 0
   assert 'expected pass times at --temperature=0' in result.stderr

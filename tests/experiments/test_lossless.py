@@ -2,11 +2,8 @@
 
 import dataclasses
 import json
-import os
-import pathlib
-import subprocess
-import sys
 
+import commands
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -16,8 +13,6 @@ from experiments import lossless, records
 from specjax import tokenizer
 from specjax.checkpoint import orbax_store
 from specjax.llama import model as llama_model
-
-ROOT = pathlib.Path(__file__).parents[2]
 
 
 def row_of(rule, error, statistic, degrees=10):
@@ -67,22 +62,14 @@ def model(tmp_path_factory, tiny):
 
 
 def run(model, results):
-  return subprocess.run(
-    [
-      *(sys.executable, '-P', '-m', 'experiments.lossless'),
-      *(f'--model={model}', f'--prompts={model / "prompts.jsonl"}'),
-      *(f'--results_dir={results}', '--run_name=a', '--tokens=4'),
-      '--samples=20000',
-    ],
-    # Programs that are made in haste are good enough.
-    env=os.environ
-    | {
-      'PYTHONPATH': str(ROOT),
-      'XLA_FLAGS': '--xla_backend_optimization_level=0',
-    },
-    capture_output=True,
-    text=True,
-    check=False,
+  return commands.run(
+    lossless.NAME,
+    model=model,
+    prompts=model / 'prompts.jsonl',
+    results_dir=results,
+    run_name='a',
+    tokens=4,
+    samples=20000,
   )
 
 

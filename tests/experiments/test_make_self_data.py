@@ -1,13 +1,10 @@
 """Tests of experiments.make_self_data: a killed run ends as an unkilled one."""
 
 import json
-import os
-import pathlib
 import signal
-import subprocess
-import sys
 import time
 
+import commands
 import jax.numpy as jnp
 import pytest
 
@@ -17,7 +14,6 @@ from specjax.checkpoint import orbax_store
 from specjax.decode import generate
 from specjax.train import continuations
 
-ROOT = pathlib.Path(__file__).parents[2]
 NUM_PROMPTS, NUM_TOKENS = 24, 24
 
 
@@ -35,37 +31,29 @@ def place(tmp_path_factory, tiny_bytes):
   return folder
 
 
-def start(place, run_name, *flags):
-  return subprocess.Popen(
-    [
-      *(sys.executable, '-m', 'experiments.make_self_data'),
-      f'--model={place / "model"}',
-      f'--prompts={place / "prompts.jsonl"}',
-      f'--results_dir={place}',
-      f'--run_name={run_name}',
-      *('--batch_size=3', f'--max_new_tokens={NUM_TOKENS}', '--seed=7'),
-      *flags,
-    ],
-    env=os.environ
-    | {
-      'PYTHONPATH': str(ROOT),
-      'XLA_FLAGS': '--xla_backend_optimization_level=0',
-    },
-    stdout=subprocess.PIPE,
-    stderr=subprocess.PIPE,
-    text=True,
-  )
-
-
-def folder_of(place, run_name):
-  return place / make_self_data.NAME / run_name / 'texts'
+@pytest.fixture(scope='module')
+def flags(place):
+  return {
+    'model': place / 'model',
+    'prompts': place / 'prompts.jsonl',
+    'results_dir': place,
+    'run_name': 'run',
+    'batch_size': 3,
+    'max_new_tokens': NUM_TOKENS,
+    'seed': 7,
+  }
 
 
 @pytest.fixture(scope='module')
-def killed(place):
-  """A run that is killed at its first file; how many it had."""
-  process = start(place, 'run')
-  folder = folder_of(place, 'run')
+def folder(place):
+  """Where the run keeps its texts."""
+  return place / make_self_data.NAME / 'run' / 'texts'
+
+
+@pytest.fixture(scope='module')
+def killed(flags, folder):
+  """What a run had that was killed at its first file: name -> content."""
+  process = commands.start(make_self_data.NAME, **flags)
   while process.poll() is None and not list(folder.glob('[0-9]*')):
     time.sleep(0.01)
   process.send_signal(signal.SIGKILL)
@@ -74,18 +62,17 @@ def killed(place):
 
 
 @pytest.fixture(scope='module')
-def resumed(place, killed):
-  process = start(place, 'run')
-  out, err = process.communicate()
-  assert process.returncode == 0, err
-  return out, list(continuations.Source(folder_of(place, 'run')))
+def resumed(flags, folder, killed):
+  done = commands.run(make_self_data.NAME, **flags)
+  assert done.returncode == 0, done.stderr
+  return done.stdout, list(continuations.Source(folder))
 
 
-def test_a_killed_run_goes_on(place, killed, resumed):
+def test_a_killed_run_goes_on(folder, killed, resumed):
   _, texts = resumed
   assert 0 < len(killed) < NUM_PROMPTS // 3
   for name, content in killed.items():
-    assert (folder_of(place, 'run') / name).read_bytes() == content
+    assert (folder / name).read_bytes() == content
   assert sorted(text.id for text in texts) == sorted(
     f'p{i}' for i in range(NUM_PROMPTS)
   )
@@ -108,23 +95,20 @@ def test_the_answers_are_those_of_plain_decoding(resumed, tiny_bytes):
     assert text.answer_ids == answer.tokens
 
 
-def test_the_report_counts(place, resumed):
+def test_the_report_counts(folder, resumed):
   out, texts = resumed
   num_tokens = sum(len(text.answer_ids) for text in texts)
-  assert out.endswith(f'{num_tokens} tokens in {folder_of(place, "run")}\n')
-  record = json.loads(
-    (folder_of(place, 'run').parent / 'record.json').read_text()
-  )
+  assert out.endswith(f'{num_tokens} tokens in {folder}\n')
+  record = json.loads((folder.parent / 'record.json').read_text())
   assert [
     (row['kind'], row['temperature'], row['texts']) for row in record['table']
   ] == [('x', 0.0, NUM_PROMPTS // 2), ('x', 1.0, NUM_PROMPTS // 2)]
   assert sum(row['tokens'] for row in record['table']) == num_tokens
 
 
-def test_a_run_of_other_flags_is_refused(place, resumed):
-  process = start(place, 'run', '--seed=8')
-  _, err = process.communicate()
-  assert process.returncode == 2 and '--seed=7 (now 8)' in err
+def test_a_run_of_other_flags_is_refused(flags, resumed):
+  done = commands.run(make_self_data.NAME, **flags | {'seed': 8})
+  assert done.returncode == 2 and '--seed=7 (now 8)' in done.stderr
 
 
 def text_of(name, temperature, size):

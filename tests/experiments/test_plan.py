@@ -1,10 +1,6 @@
 """Tests of experiments.plan: its sources, its rows and its command."""
 
-import os
-import pathlib
-import subprocess
-import sys
-
+import commands
 import numpy as np
 import pytest
 import reference_measured as measured
@@ -14,7 +10,6 @@ from experiments.planning import cases, plan_report, sources, tables
 from specjax.llama import config as llama_config
 from specjax.theory import hardware, pass_times, planner, profiles, roofline
 
-ROOT = pathlib.Path(__file__).parents[2]
 RATES = [float(rate) for rate in plan._PUBLISHED_RATES.split(',')]
 
 
@@ -214,20 +209,14 @@ def test_the_figure_frames_the_best():
   assert 'Forecast' in figure.get_suptitle()
 
 
-def command(*arguments):
-  return subprocess.run(
-    [sys.executable, '-P', '-m', 'experiments.plan', *arguments],
-    env=os.environ | {'PYTHONPATH': str(ROOT)},
-    capture_output=True,
-    text=True,
-    check=False,
-  )
-
-
 def test_a_forecast_without_a_machine(tmp_path):
-  result = command(
-    *('--hardware=v5e,h200', '--capacities=1,2,4', '--batches=1,4096'),
-    *(f'--results_dir={tmp_path}', '--run_name=a'),
+  result = commands.run(
+    plan.NAME,
+    hardware='v5e,h200',
+    capacities='1,2,4',
+    batches='1,4096',
+    results_dir=tmp_path,
+    run_name='a',
   )
   assert result.returncode == 0, result.stderr
   found = records.load_record(tmp_path / 'plan' / 'a' / 'record.json')
@@ -241,14 +230,14 @@ def test_a_forecast_without_a_machine(tmp_path):
 
 
 @pytest.mark.parametrize(
-  'arguments, words',
+  'flags, words',
   [
-    (('--mu=2', '--mu2=5', '--rates=0.5'), 'one of --mu and --rates'),
-    (('--peak_tflops=100',), 'one chip for your own peak, got v5e,v5p'),
+    ({'mu': 2, 'mu2': 5, 'rates': 0.5}, 'one of --mu and --rates'),
+    ({'peak_tflops': 100}, 'one chip for your own peak, got v5e,v5p'),
   ],
 )
-def test_refusals(arguments, words, tmp_path):
-  result = command(*arguments, f'--results_dir={tmp_path}')
+def test_refusals(flags, words, tmp_path):
+  result = commands.run(plan.NAME, **flags, results_dir=tmp_path)
   assert result.returncode == 2
   assert words in result.stderr
   assert list(tmp_path.iterdir()) == []

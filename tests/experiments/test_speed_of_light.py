@@ -1,14 +1,13 @@
 """The main job by its command line: whole, killed, and asked for nonsense."""
 
 import json
-import os
-import pathlib
 import re
 import signal
 import subprocess
 import sys
 import time
 
+import commands
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -26,15 +25,13 @@ from experiments import (
 from specjax import tokenizer as tokenizer_lib
 from specjax.checkpoint import configs, orbax_store, resolve, weights
 
-ROOT = pathlib.Path(__file__).parents[2]
 CONFIG = reference_checkpoint.CASES['tied'] | {'vocab_size': 258}
-MODULE = 'experiments.speed_of_light'
 TEXTS = ['aaab aaab', 'one, two, three', 'x = x + 1; x = x + 1', 'Why?', 'zzz']
 
 
 @pytest.fixture(scope='module')
 def place(tmp_path_factory):
-  """A folder with two models of ours, prompts, and a cache of programs."""
+  """A folder with two models of ours and prompts."""
   folder = tmp_path_factory.mktemp('place')
   save_model(folder / 'model', CONFIG)
   # Room for texts comes in steps of 128 tokens.
@@ -62,9 +59,9 @@ def write_prompts(path, texts):
   path.write_text('\n'.join(lines))
 
 
-def arguments(place, **flags):
-  """The command line of a small run."""
-  flags = {
+def small(place, **flags):
+  """The flags of a small run, but for those that are given."""
+  return {
     'model': place / 'model',
     'prompts': place / 'prompts.jsonl',
     'prompts_per_kind': 5,
@@ -81,33 +78,14 @@ def arguments(place, **flags):
     'seed': 5,
     **flags,
   }
-  return [f'--{name}={value}' for name, value in flags.items()]
-
-
-def start(place, *command):
-  settings = {
-    'PYTHONPATH': str(ROOT),
-    # What one process compiled the next one finds; in haste is good enough.
-    'JAX_COMPILATION_CACHE_DIR': str(place / 'programs'),
-    'JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS': '0',
-    'XLA_FLAGS': '--xla_backend_optimization_level=0',
-  }
-  return subprocess.Popen(
-    [sys.executable, *command],
-    env=os.environ | settings,
-    text=True,
-    stdin=subprocess.PIPE,
-    stdout=subprocess.PIPE,
-    stderr=subprocess.PIPE,
-  )
 
 
 def finish(place, run_name):
   """Runs the job to its end; returns what it printed."""
-  job = start(place, '-m', MODULE, *arguments(place, run_name=run_name))
-  out, err = job.communicate()
-  assert job.returncode == 0, err
-  return out
+  flags = small(place, run_name=run_name)
+  done = commands.run(speed_of_light.NAME, **flags)
+  assert done.returncode == 0, done.stderr
+  return done.stdout
 
 
 def run_folder(place, run_name):
@@ -204,7 +182,8 @@ def test_runs_took_what_is_proposed_along_the_texts(undisturbed, name):
 
 def test_a_killed_run_goes_on_to_the_same_end(place, undisturbed):
   folder = run_folder(place, 'killed')
-  job = start(place, '-m', MODULE, *arguments(place, run_name='killed'))
+  flags = small(place, run_name='killed')
+  job = commands.start(speed_of_light.NAME, **flags)
   while not list(folder.glob('stages/*.npz')):
     assert job.poll() is None, job.stderr.read()
     time.sleep(0.01)
@@ -235,16 +214,18 @@ def test_a_finished_run_says_so_and_measures_nothing(place, undisturbed):
 
 
 # Runs the job once for every command line it reads; imports are done once.
-DRIVER = f"""
+DRIVER = """
 import json, os, runpy, sys
 import experiments.report, experiments.study
 
 for name, arguments in json.load(sys.stdin).items():
   if os.fork() == 0:
     for number in (1, 2):
-      os.dup2(os.open(f'{{name}}.{{number}}', os.O_CREAT | os.O_WRONLY), number)
+      os.dup2(os.open(f'{name}.{number}', os.O_CREAT | os.O_WRONLY), number)
     sys.argv = ['', *arguments]
-    runpy.run_module('{MODULE}', run_name='__main__', alter_sys=True)
+    runpy.run_module(
+      'experiments.speed_of_light', run_name='__main__', alter_sys=True
+    )
   print(os.waitstatus_to_exitcode(os.wait()[1]))
 """
 
@@ -288,14 +269,19 @@ def test_a_mistake_is_one_line_and_nothing_is_written(place, undisturbed):
   folder = place / 'mistakes'
   before = {**files_in(place / 'results'), **files_in(folder)}
   lines = {
-    str(folder / name): arguments(
-      place, **{'results_dir': folder / 'results', **flags}
+    str(folder / name): commands.words(
+      small(place, **{'results_dir': folder / 'results', **flags})
     )
     for name, (flags, _) in cases.items()
   }
-  driver = start(place, '-c', DRIVER)
-  codes, err = driver.communicate(json.dumps(lines))
-  assert codes.split() == ['2'] * len(cases), err
+  done = subprocess.run(
+    [sys.executable, '-c', DRIVER],
+    env=commands.environment(),
+    input=json.dumps(lines),
+    capture_output=True,
+    text=True,
+  )
+  assert done.stdout.split() == ['2'] * len(cases), done.stderr
   for name, (_, message) in cases.items():
     said = (folder / f'{name}.2').read_text()
     assert re.fullmatch(f'error: .*{message}.*\n', said), said

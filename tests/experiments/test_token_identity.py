@@ -2,11 +2,8 @@
 
 import dataclasses
 import json
-import os
-import pathlib
-import subprocess
-import sys
 
+import commands
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -17,7 +14,6 @@ from specjax import tokenizer
 from specjax.checkpoint import orbax_store
 from specjax.llama import model as llama_model
 
-ROOT = pathlib.Path(__file__).parents[2]
 WAY = token_identity.Way('lookup', 1.0, 4, 8)
 
 
@@ -74,21 +70,21 @@ def model(tmp_path_factory, tiny):
   return folder
 
 
-def run(model, results, *arguments):
-  return subprocess.run(
-    [
-      *(sys.executable, '-P', '-m', 'experiments.token_identity'),
-      *(f'--model={model}', f'--prompts={model / "prompts.jsonl"}'),
-      *(f'--results_dir={results}', '--run_name=a', '--max_new_tokens=5'),
-      *('--capacities=3', '--batch_sizes=2', '--drafters=lookup'),
-      '--prompts_per_kind=3',
-      *arguments,
-    ],
-    env=os.environ | {'PYTHONPATH': str(ROOT)},
-    capture_output=True,
-    text=True,
-    check=False,
-  )
+def run(model, results, **flags):
+  """Runs the job on flags beside those of a small run."""
+  flags = {
+    'model': model,
+    'prompts': model / 'prompts.jsonl',
+    'prompts_per_kind': 3,
+    'results_dir': results,
+    'run_name': 'a',
+    'max_new_tokens': 5,
+    'capacities': 3,
+    'batch_sizes': 2,
+    'drafters': 'lookup',
+    **flags,
+  }
+  return commands.run(token_identity.NAME, **flags)
 
 
 def test_a_run_writes_its_table_and_a_failure_is_told(model, tmp_path):
@@ -136,32 +132,34 @@ def test_what_files_hold_decides_whether_a_stage_is_taken(model, tmp_path):
   text = (model / 'prompts.jsonl').read_text()
   prompts.write_text(text)
   tree.write_text('[[0], [0, 0]]')
-  arguments = (
-    *(f'--prompts={prompts}', f'--trees={tree}'),
-    *('--drafters=bigram', '--temperatures=0'),
-  )
-  result = run(model, tmp_path, *arguments)
+  flags = {
+    'prompts': prompts,
+    'trees': tree,
+    'drafters': 'bigram',
+    'temperatures': 0,
+  }
+  result = run(model, tmp_path, **flags)
   assert result.returncode == 0, result.stderr
   stages = tmp_path / token_identity.NAME / 'a' / 'stages'
   name = f'bigram-tree.json-0.0-3-2-{records.digest_files(tree)}'
   assert {path.stem for path in stages.iterdir()} == {'plain-0', name}
   prompts.write_text(text.replace('ab', 'ba'))
-  result = run(model, tmp_path, *arguments)
+  result = run(model, tmp_path, **flags)
   assert result.returncode == 2
   assert '--prompt_ids=' in result.stderr
 
 
 @pytest.mark.parametrize(
-  ('argument', 'message'),
+  ('flag', 'message'),
   [
-    ('--temperature=0.5', 'expected --temperature=1.0 in this experiment'),
-    ('--temperatures=0,nan', 'expected finite numbers'),
-    ('--trees=wide', "or a FILE.json, got 'wide'"),
-    ('--drafters=eagle', 'expected --eagle=FOLDER of an EAGLE-3 head'),
+    ({'temperature': 0.5}, 'expected --temperature=1.0 in this experiment'),
+    ({'temperatures': '0,nan'}, 'expected finite numbers'),
+    ({'trees': 'wide'}, "or a FILE.json, got 'wide'"),
+    ({'drafters': 'eagle'}, 'expected --eagle=FOLDER of an EAGLE-3 head'),
   ],
 )
-def test_a_mistake_of_the_user_is_one_line(model, tmp_path, argument, message):
-  result = run(model, tmp_path, argument)
+def test_a_mistake_of_the_user_is_one_line(model, tmp_path, flag, message):
+  result = run(model, tmp_path, **flag)
   assert result.returncode == 2
   assert message in result.stderr
   assert result.stderr.count('\n') == 1

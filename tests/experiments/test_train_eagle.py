@@ -2,10 +2,8 @@
 
 import dataclasses
 import json
-import pathlib
-import subprocess
-import sys
 
+import commands
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -20,7 +18,6 @@ from specjax.checkpoint import orbax_store, packaged
 from specjax.llama import model as llama_model
 from specjax.train import continuations
 
-ROOT = pathlib.Path(__file__).parents[2]
 LENGTH = 32
 
 
@@ -78,18 +75,20 @@ def model(tmp_path_factory):
 
 
 def run(model, results):
-  return subprocess.run(
-    [
-      *(sys.executable, '-P', '-m', 'experiments.train_eagle'),
-      *(f'--model={model}', f'--self_data={model / "texts"}'),
-      *('--run_name=a', f'--results_dir={results}', f'--length={LENGTH}'),
-      *('--draft_vocab=200', '--unroll=1', '--unroll=0.5'),
-      *('--num_steps=30', '--rows=2', '--warmup_steps=5'),
-      *('--learning_rate=0.01', '--eval_every=15'),
-    ],
-    cwd=ROOT,
-    capture_output=True,
-    text=True,
+  return commands.run(
+    train_eagle.NAME,
+    *('--unroll=1', '--unroll=0.5'),
+    model=model,
+    self_data=model / 'texts',
+    results_dir=results,
+    run_name='a',
+    length=LENGTH,
+    draft_vocab=200,
+    num_steps=30,
+    rows=2,
+    warmup_steps=5,
+    learning_rate=0.01,
+    eval_every=15,
   )
 
 

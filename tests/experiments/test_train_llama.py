@@ -1,11 +1,8 @@
 """A small Llama, trained by the command, decodes as any other model."""
 
-import os
-import pathlib
 import re
-import subprocess
-import sys
 
+import commands
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -17,7 +14,6 @@ from specjax.decode import generate
 from specjax.llama import model as llama_model
 from specjax.train import log, sources
 
-ROOT = pathlib.Path(__file__).parents[2]
 WORDS = ('one', 'two', 'three')
 
 
@@ -32,23 +28,22 @@ def finished(tmp_path_factory):
   ]
   sources.of_texts('count', texts, 'train', place / 'data')
   [dataset] = (place / 'data' / 'texts').iterdir()
-  done = subprocess.run(
-    [
-      *(sys.executable, '-P', '-m', 'experiments.train_llama'),
-      f'--dataset=texts/{dataset.name}',
-      f'--tfds_data_dir={place / "data"}',
-      f'--results_dir={place / "results"}',
-      *('--run_name=a', '--rows=4', '--length=48', '--num_steps=60'),
-      *('--layers=1', '--width=32', '--ffn_width=32', '--learning_rate=0.03'),
-      *('--warmup_steps=4', '--eval_every=20', '--eval_batches=1'),
-    ],
-    env=os.environ
-    | {
-      'PYTHONPATH': str(ROOT),
-      'XLA_FLAGS': '--xla_backend_optimization_level=0',
-    },
-    capture_output=True,
-    text=True,
+  done = commands.run(
+    train_llama.NAME,
+    dataset=f'texts/{dataset.name}',
+    tfds_data_dir=place / 'data',
+    results_dir=place / 'results',
+    run_name='a',
+    rows=4,
+    length=48,
+    num_steps=60,
+    layers=1,
+    width=32,
+    ffn_width=32,
+    learning_rate=0.03,
+    warmup_steps=4,
+    eval_every=20,
+    eval_batches=1,
   )
   assert done.returncode == 0, done.stderr
   return place / 'results' / 'train_llama' / 'a', done.stdout

@@ -1,10 +1,6 @@
 """Losses add up, and the command reads a run of the main job."""
 
-import os
-import pathlib
-import subprocess
-import sys
-
+import commands
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -19,7 +15,6 @@ from experiments import (
   where_tokens_go,
 )
 
-ROOT = pathlib.Path(__file__).parents[2]
 SIZES = [2, 4]
 
 
@@ -71,17 +66,8 @@ def results(tmp_path_factory):
   return folder
 
 
-def command(results, *flags):
-  return subprocess.run(
-    [
-      sys.executable,
-      *('-m', 'experiments.where_tokens_go', f'--results_dir={results}'),
-      *flags,
-    ],
-    env=os.environ | {'PYTHONPATH': str(ROOT)},
-    text=True,
-    capture_output=True,
-  )
+def command(results, **flags):
+  return commands.run(where_tokens_go.NAME, results_dir=results, **flags)
 
 
 def test_the_source_is_the_main_job():
@@ -89,7 +75,7 @@ def test_the_source_is_the_main_job():
 
 
 def test_the_command_leaves_record_and_figure(results):
-  done = command(results, '--run_name=small', '--capacities=1,5')
+  done = command(results, run_name='small', capacities='1,5')
   assert done.returncode == 0, done.stderr
   folder = results / where_tokens_go.NAME / 'small'
   assert sorted(path.name for path in folder.iterdir()) == [
@@ -122,11 +108,11 @@ def test_the_command_leaves_record_and_figure(results):
 
 def test_without_a_run_or_a_capacity_of_it_the_command_says_so(results):
   for flags, message in [
-    ([], "of ['small'], got None"),
-    (['--run_name=begun'], "of ['small'], got 'begun'"),
-    (['--run_name=small', '--capacities=4'], 'of [1, 3, 5], got [4]'),
+    ({}, "of ['small'], got None"),
+    ({'run_name': 'begun'}, "of ['small'], got 'begun'"),
+    ({'run_name': 'small', 'capacities': 4}, 'of [1, 3, 5], got [4]'),
   ]:
-    done = command(results, *flags)
+    done = command(results, **flags)
     assert done.returncode == 2
     assert done.stdout == ''
     assert done.stderr.startswith('error: expected ')

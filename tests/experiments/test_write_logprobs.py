@@ -1,10 +1,6 @@
 """Logs of our decoder say of its texts what the main job's functions say."""
 
-import os
-import pathlib
-import subprocess
-import sys
-
+import commands
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -15,7 +11,6 @@ from specjax import tokenizer as tokenizer_lib
 from specjax.checkpoint import configs, orbax_store, weights
 from specjax.theory import entropy, run_bounds
 
-ROOT = pathlib.Path(__file__).parents[2]
 CONFIG = reference_checkpoint.CASES['tied'] | {'vocab_size': 258}
 CAPACITIES, VOCAB, SEED = [1, 2, 5, 16], 258, 5
 TEXTS = ['aaab aaab', 'one, two, three', 'x = x + 1', 'Why?', 'zzz']
@@ -34,22 +29,17 @@ def folder(tmp_path_factory):
   orbax_store.save(place / 'model', params, tokenizer_lib.byte_level(), {})
   lines = [f'{{"id": "p{i}", "prompt": "{t}"}}' for i, t in enumerate(TEXTS)]
   (place / 'prompts.jsonl').write_text('\n'.join(lines))
-  done = subprocess.run(
-    [
-      *(sys.executable, '-m', 'experiments.write_logprobs'),
-      f'--model={place / "model"}',
-      f'--prompts={place / "prompts.jsonl"}',
-      f'--results_dir={place}',
-      *('--run_name=run', '--top_k=3', '--top_logprobs=5'),
-      *('--max_new_tokens=24', '--max_length=64', f'--seed={SEED}'),
-    ],
-    env=os.environ
-    | {
-      'PYTHONPATH': str(ROOT),
-      'XLA_FLAGS': '--xla_backend_optimization_level=0',
-    },
-    capture_output=True,
-    text=True,
+  done = commands.run(
+    write_logprobs.NAME,
+    model=place / 'model',
+    prompts=place / 'prompts.jsonl',
+    results_dir=place,
+    run_name='run',
+    top_k=3,
+    top_logprobs=5,
+    max_new_tokens=24,
+    max_length=64,
+    seed=SEED,
   )
   assert done.returncode == 0, done.stderr
   found = place / write_logprobs.NAME / 'run'
