@@ -133,9 +133,7 @@ def run(
   }
 
 
-@functools.partial(
-  jax.jit, static_argnames=('eos_ids', 'capacities', 'layout')
-)
+@functools.partial(jax.jit, static_argnames=('eos_ids', 'capacities', 'layout'))
 def _trees(shared, starts, eos_ids, capacities, layout):
   """Returns what `everywhere` does, of the trees at some starts."""
   grow = functools.partial(_grow, eos_ids, capacities)

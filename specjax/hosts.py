@@ -108,7 +108,7 @@ def wait_for_all() -> None:
 
 
 def leave_at_once(status: int) -> None:
-  """Lets this process end without the farewell, for which all hosts have to come.
+  """Ends this process without the farewell that all hosts have to come to.
 
   Args:
     status: with which it ends.
