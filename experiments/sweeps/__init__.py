@@ -1,1 +1,1 @@
-"""From measured times and curves of D to plans: what latency and plan share."""
+"""Sweeps: grids of runs, shared out to workers through a store."""
