@@ -33,11 +33,12 @@ _BOOKKEEPING = (
 
 
 def run(
-  main: Callable[[], None],
+  main: Callable[..., None],
   drafters: Sequence[str] = (),
   defaults: Mapping[str, object] | None = None,
   quick: Mapping[str, object] | None = None,
   shared: Sequence[str] | None = None,
+  arguments: Sequence[str] = (),
 ) -> None:
   """Defines and parses the shared flags, calls `main` and exits.
 
@@ -45,12 +46,13 @@ def run(
   stderr and exit code 2; `--verbosity=1` shows where it came from.
 
   Args:
-    main: called without arguments; reads `flags.FLAGS`.
+    main: called with what `arguments` names; reads `flags.FLAGS`.
     drafters: names that `--drafters` accepts, all of them its default.
     defaults: flag name -> default that suits this experiment better.
     quick: flag name -> value under `--quick`, unless the user gave one.
     shared: the shared flags that the experiment reads, all of them if none;
       there is no other then, but for those that say where results go.
+    arguments: names of what the command line has beside flags.
   """
   _define_flags(drafters, shared)
   for name, value in (defaults or {}).items():
@@ -61,8 +63,10 @@ def run(
       rest = FLAGS(argv)[1:]
     except flags.Error as error:
       _fail(error)
-    if rest:
+    if rest and not arguments:
       _fail(f'expected flags only, got {rest[0]!r}')
+    if len(rest) != len(arguments):
+      _fail(f'expected {" ".join(arguments)} beside flags, got {rest}')
     if (
       'prompts' in FLAGS
       and FLAGS.prompts
@@ -74,13 +78,14 @@ def run(
       # Touches no flag that the user gave.
       for name, value in (quick or {}).items():
         FLAGS.set_default(name, value)
+    return rest
 
-  def guarded_main(_):
+  def guarded_main(rest):
     if not FLAGS['verbosity'].present:
       # JAX tells at length which backends it did not find.
       logging.set_verbosity(logging.WARNING)
     try:
-      main()
+      main(*rest)
     except (ValueError, OSError) as error:
       logging.debug('raised here:', exc_info=True)
       _fail(error)

@@ -28,7 +28,7 @@ SCHEMA = 1
 # Raised when a stage of any run comes to hold something else than it did.
 _STAGES = 2
 
-_FIELDS = {
+FIELDS = {
   'schema': int,
   'experiment': str,
   'flags': dict,
@@ -216,7 +216,7 @@ def parse_record(
   if not isinstance(record, dict) or record.get('schema') != SCHEMA:
     found = record.get('schema') if isinstance(record, dict) else 'no record'
     raise ValueError(f'expected schema {SCHEMA} in {place}, got {found}')
-  for name, kind in _FIELDS.items():
+  for name, kind in FIELDS.items():
     if not isinstance(record.get(name), kind):
       raise ValueError(
         f'expected {name!r} of type {kind.__name__} in {place}, '

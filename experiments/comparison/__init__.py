@@ -1,0 +1,1 @@
+"""Two records to their differences: what compare is made of."""
