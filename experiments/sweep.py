@@ -4,6 +4,7 @@
   launch/sweep.py --grid=... --dry_run           only says what it would run
   launch/sweep.py --grid=... --status            only says where runs stand
   launch/sweep.py --grid=... --shard=2/8         the second of eight parts
+  launch/sweep.py --grid=... --only='*70B*'      what this machine is for
   launch/sweep.py --grid=... --store=gs://BUCKET/FOLDER
   launch/run.sh figures --results_dir=results/sweeps/NAME/records
 
@@ -39,6 +40,9 @@ _GRID = flags.DEFINE_string('grid', None, 'File of the grid.')
 _STORE = flags.DEFINE_string(
   'store', None, 'Where workers meet, such as gs://BUCKET/FOLDER.'
 )
+_ONLY = flags.DEFINE_string(
+  'only', '*', 'Runs whose EXPERIMENT/NAME is like this, and what they need.'
+)
 _SHARD = flags.DEFINE_string('shard', '1/1', 'I/N: every Nth run, from Ith on.')
 _RETRIES = flags.DEFINE_integer(
   'retries', 2, 'How often a run that failed is tried again.', lower_bound=0
@@ -60,7 +64,8 @@ def main():
   """Runs what is left to run, and says what came of all."""
   if _GRID.value is None:
     raise ValueError('expected --grid=FILE, got none')
-  runs = grid.shard(grid.load(_GRID.value), *parse_shard(_SHARD.value))
+  runs = grid.matching(grid.load(_GRID.value), _ONLY.value)
+  runs = grid.shard(runs, *parse_shard(_SHARD.value))
   name = FLAGS.run_name or pathlib.Path(_GRID.value).stem
   root = pathlib.Path(FLAGS.results_dir) / 'sweeps' / name
   store = store_lib.open_store(_STORE.value or str(root))

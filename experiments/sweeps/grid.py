@@ -21,6 +21,7 @@ runs of the lines above to be finished first; an axis that only `after=` names
 means all its values.  `{results}` is the folder that all runs write into.
 """
 
+import fnmatch
 import itertools
 import pathlib
 import re
@@ -137,7 +138,27 @@ def shard(runs: Sequence[Run], number: int, count: int) -> list[Run]:
   """
   if not 1 <= number <= count:
     raise ValueError(f'expected a shard of 1/{count} on, got {number}/{count}')
-  wanted = {run.path for run in runs[number - 1 :: count]}
+  return _with_earlier(runs, runs[number - 1 :: count])
+
+
+def matching(runs: Sequence[Run], pattern: str) -> list[Run]:
+  """Returns the runs whose path matches, with all that they come after.
+
+  Args:
+    runs: all of them.
+    pattern: such as `*llama*`, as shells have them.
+
+  Raises:
+    ValueError: none matches.
+  """
+  found = [run for run in runs if fnmatch.fnmatchcase(run.path, pattern)]
+  if not found:
+    raise ValueError(f'expected a pattern that a run matches, got {pattern!r}')
+  return _with_earlier(runs, found)
+
+
+def _with_earlier(runs, found):
+  wanted = {run.path for run in found}
   for run in reversed(runs):  # What comes after others stands below them.
     if run.path in wanted:
       wanted.update(run.after)

@@ -117,6 +117,20 @@ def test_a_shard_has_what_its_runs_come_after():
     grid.shard(runs, 4, 3)
 
 
+def test_a_pattern_takes_its_runs_and_what_they_come_after():
+  runs = grid.parse(
+    AXES + 'train --m={model}\nprobe --m={model} --d={data} after=train/{model}'
+  )
+  paths = lambda pattern: [run.path for run in grid.matching(runs, pattern)]
+  assert paths('*') == [run.path for run in runs]
+  assert paths('*code') == [
+    *('train/small', 'train/large', 'probe/small+code', 'probe/large+code'),
+  ]
+  assert paths('train/l*') == ['train/large']
+  with pytest.raises(ValueError, match="a run matches, got 'none'"):
+    grid.matching(runs, 'none')
+
+
 @pytest.mark.parametrize(
   'text, match',
   [
