@@ -31,7 +31,7 @@ class Project:
     self.root = folder / 'a project'
     self.log = folder / 'log'
     self.python = self.root / '.venv' / 'bin' / 'python'
-    for script in SCRIPTS:
+    for script in [*SCRIPTS, ROOT / 'launch' / 'sweep.py']:
       copy = self.root / script.relative_to(ROOT)
       copy.parent.mkdir(parents=True, exist_ok=True)
       shutil.copy(script, copy)
@@ -121,6 +121,13 @@ def test_each_part_is_installed_once_whatever_the_order(project):
     assert installs(asked) == []
   _, asked = project.run('launch/run.sh', 'question')
   assert installs(asked) == []
+
+
+def test_a_sweep_runs_in_the_environment_of_experiments(project):
+  (project.root / 'experiments' / 'sweep.py').write_text(EXPERIMENT)
+  result, asked = project.run('launch/sweep.py', '--grid=two words.txt')
+  assert result.returncode == 0, result.stderr
+  assert asked[-1] == '-P -m experiments.sweep --grid=two words.txt'
 
 
 def test_a_change_of_requirements_installs_again(project):
