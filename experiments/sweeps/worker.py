@@ -1,5 +1,6 @@
 """A worker: takes runs of a sweep until none is left to take."""
 
+import contextlib
 import os
 import pathlib
 import shlex
@@ -155,21 +156,27 @@ class Worker:
         stderr=subprocess.STDOUT,
         start_new_session=True,
       )
+    try:
+      if not self._watch(claim, process):
+        return None
+    finally:  # Also when the store cannot be reached.
+      _end(process)
+    # Pre-emption may reach the run before it reaches us.
+    is_ended = self.stop.is_asked or process.returncode == -signal.SIGTERM
+    return None if is_ended and process.returncode else process.returncode
+
+  def _watch(self, claim, process):
+    """Keeps a claim while a process runs; False if it is lost or given up."""
     beaten = time.monotonic()
     while process.poll() is None:
+      if self.stop.is_asked:
+        return False
       if time.monotonic() - beaten > self._beat_every:
         beaten = time.monotonic()
         if not claim.beat():
-          break
-      if self.stop.is_asked:
-        break
+          return False
       time.sleep(_TICK)
-    else:
-      # Pre-emption may reach the run before it reaches us.
-      is_ended = self.stop.is_asked or process.returncode == -signal.SIGTERM
-      return None if is_ended and process.returncode else process.returncode
-    _end(process)
-    return None
+    return True
 
   def _pause(self):
     """Waits for what others do."""
@@ -187,13 +194,9 @@ def _end_with_worker() -> list[str]:
 
 
 def _end(process):
-  """Ends a process and all that it has started."""
+  """Ends a process, if it runs, and all that it has started."""
   for name in (signal.SIGTERM, signal.SIGKILL):
-    try:
+    if process.poll() is None:
       os.killpg(process.pid, name)
-      process.wait(_GRACE)
-    except ProcessLookupError:
-      break
-    except subprocess.TimeoutExpired:
-      continue
-  process.wait()
+      with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(_GRACE)

@@ -3,13 +3,14 @@
   reference_run.py EXPERIMENT --seed=3 --run_name=NAME --results_dir=FOLDER
 
 It sleeps instead of working.  --fails=N: the first N calls fail; --halves=N:
-they leave half a record.  Nothing of the project is imported, so that hundreds
-of runs cost little.
+they leave half a record; --deaf=1 does not hear SIGTERM.  Nothing of the project
+is imported, so that hundreds of runs cost little.
 """
 
 import json
 import os
 import pathlib
+import signal
 import sys
 import time
 import uuid
@@ -25,6 +26,8 @@ def write(path, text):
 def main(experiment, *flags):
   """Goes on where an earlier call stopped."""
   given = dict(flag.removeprefix('--').split('=', 1) for flag in flags)
+  if 'deaf' in given:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
   folder = pathlib.Path(given['results_dir']) / experiment / given['run_name']
   folder.mkdir(parents=True, exist_ok=True)
   with (folder / 'calls.txt').open('a') as file:

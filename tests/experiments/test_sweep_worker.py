@@ -176,6 +176,26 @@ def _work_on(root, runs):
   worker.work(runs)
 
 
+def test_without_its_store_a_worker_ends_and_so_does_its_run(
+  tmp_path, monkeypatch
+):
+  folder = tmp_path / 'work' / 'probe' / 'run'
+
+  def lost_connection(claim):
+    wait_for((folder / 'calls.txt').exists)
+    raise OSError('no answer')
+
+  monkeypatch.setattr(claims.Claim, 'beat', lost_connection)
+  monkeypatch.setattr(worker_lib, '_GRACE', 0.1)
+  _, worker = make_worker(tmp_path)
+  with pytest.raises(OSError, match='no answer'):
+    worker.work(grid.parse('probe --seed=0 --sleep=0.5 --deaf=1'))
+  time.sleep(0.7)
+  assert {path.name for path in folder.iterdir()} == {
+    *('calls.txt', 'log-0001.txt'),
+  }
+
+
 @pytest.mark.skipif(not shutil.which('setpriv'), reason='no setpriv')
 def test_a_run_ends_with_its_killed_worker(tmp_path):
   [run] = grid.parse('probe --seed=0 --sleep=0.5')
