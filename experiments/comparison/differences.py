@@ -48,11 +48,15 @@ def find(
     if key not in b:
       continue
     one, other = shares_a.get(key), shares_b.get(key)
-    if one and other and one.prompts == other.prompts:
-      change = paired(one, other, seed)
-      found[key] = Difference(a[key], b[key], change, is_paired=True)
-    else:
-      found[key] = Difference(a[key], b[key], independent(a[key], b[key]))
+    ends_a, ends_b = (
+      _with_ends(a[key], one, seed),
+      _with_ends(b[key], other, seed),
+    )
+    is_paired = bool(one and other and one.prompts == other.prompts)
+    change = (
+      paired(one, other, seed) if is_paired else independent(ends_a, ends_b)
+    )
+    found[key] = Difference(ends_a, ends_b, change, is_paired)
   return found
 
 
@@ -98,3 +102,11 @@ def independent(a: entries.Number, b: entries.Number) -> entries.Number:
     change - math.hypot(b.value - b.low, a.high - a.value),
     change + math.hypot(b.high - b.value, a.value - a.low),
   )
+
+
+def _with_ends(number, share, seed):
+  """Gives a number that has no interval that of a bootstrap over prompts."""
+  if number.low is not None or share is None:
+    return number
+  interval = resample.ratio(share.numerators, share.denominators, seed)
+  return number._replace(low=float(interval.low), high=float(interval.high))

@@ -3,8 +3,8 @@
   reference_run.py EXPERIMENT --seed=3 --run_name=NAME --results_dir=FOLDER
 
 It sleeps instead of working.  --fails=N: the first N calls fail; --halves=N:
-they leave half a record; --deaf=1 does not hear SIGTERM.  Nothing of the project
-is imported, so that hundreds of runs cost little.
+they leave half a record; --deaf=1: SIGTERM is not heard.  Nothing of the
+project is imported, so that hundreds of runs cost little.
 """
 
 import json

@@ -170,6 +170,34 @@ def test_moments_of_stages_are_pooled_over_tokens_of_runs(tmp_path, setting):
     np.testing.assert_array_equal(found[where].denominators, [2, 3])
 
 
+def test_a_number_without_an_interval_has_that_of_its_prompts():
+  rng = np.random.default_rng(0)
+  lengths = np.full(50, 8)
+  one, other = (
+    shares.Share(name, rng.normal(mean, 1.0, 50) * 8, lengths)
+    for name, mean in (('monday', 2.0), ('tuesday', 3.0))
+  )
+  mu = key('moments', 'mu')
+  means = [share.numerators.mean() / 8 for share in (one, other)]
+  a, b = ({mu: entries.Number(mean)} for mean in means)
+  found = differences.find(a, b, {mu: one}, {mu: other}, 0)[mu]
+  assert not found.is_paired
+  # Means of 50 texts: the standard error of each is known.
+  errors = [share.numerators.std() / 8 / 50**0.5 for share in (one, other)]
+  width = 1.96 * math.hypot(*errors)
+  np.testing.assert_allclose(found.change.value, means[1] - means[0])
+  np.testing.assert_allclose(
+    [found.change.low, found.change.high],
+    [found.change.value - width, found.change.value + width],
+    atol=0.05,
+  )
+  np.testing.assert_allclose(
+    found.a.high - means[0], 1.96 * errors[0], atol=0.05
+  )
+  # Nothing is made up where prompts are not known.
+  assert differences.find(a, b, {mu: one}, {}, 0)[mu].change.low is None
+
+
 def test_records_of_two_experiments_are_refused(tmp_path):
   a = RECORD | {'table': [row(1.0)]}
   with pytest.raises(
