@@ -96,7 +96,9 @@ class Cloud:
 
 
 @pytest.fixture
-def cloud(tmp_path):
+def cloud(tmp_path, monkeypatch):
+  # What tests themselves are started with is none of a launcher's business.
+  monkeypatch.delenv('SPECJAX_EXTRAS', raising=False)
   return Cloud(tmp_path)
 
 
