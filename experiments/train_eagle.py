@@ -94,7 +94,8 @@ def main():
     train.take([0]),
   )
   frozen = eagle.freeze(model.params, token_ids)
-  frozen = parallel.copy(frozen, jax.devices())
+  layout = parallel.make_layout('shard_map', devices=jax.devices())
+  frozen = parallel.spread(frozen, layout)
   weights = learn(head, frozen, train, held_out, folder)
   table = log.read_table(folder / 'evaluation.csv')
   facts = {

@@ -100,9 +100,8 @@ def spread(tree: chex.ArrayTree, layout: Layout | None) -> chex.ArrayTree:
   if layout is None:
     return tree
   whole = part(layout)
-  is_there = lambda x: (
-    isinstance(x, jax.Array) and x.sharding.device_set == whole.device_set
-  )
+  mesh_of = lambda x: getattr(getattr(x, 'sharding', None), 'mesh', None)
+  is_there = lambda x: mesh_of(x) == layout.mesh
   return jax.tree.map(
     lambda x: x if is_there(x) else jax.device_put(x, whole), tree
   )
@@ -232,18 +231,18 @@ def on_devices(
 
 def summed(
   fn: Callable[[chex.ArrayTree, chex.ArrayTree], chex.ArrayTree],
-  devices: Sequence[jax.Device],
+  layout: Layout,
 ) -> Callable[[chex.ArrayTree, chex.ArrayTree], chex.ArrayTree]:
-  """Returns `fn`, run by each device on its rows, its results summed.
+  """Returns `fn`, run by each group on its rows, its results summed.
 
   Args:
-    fn: from what all devices share and a device's rows; its results are sums
+    fn: from what all groups share and a group's rows; its results are sums
       over the rows.
-    devices: that share the rows.
+    layout: the devices.
 
   Returns:
     A function of what is shared and of arrays whose leading axis is a multiple
-    of the number of devices, as `copy` and `share_out` place them; to be
+    of the number of groups, as `spread` and `put_rows` place them; to be
     jitted.
   """
 
@@ -252,42 +251,9 @@ def summed(
 
   return jax.shard_map(
     run,
-    mesh=_mesh(devices),
+    mesh=layout.mesh,
     in_specs=(PartitionSpec(), PartitionSpec(_ROWS)),
     out_specs=PartitionSpec(),
     # Or gradients of what is shared would be summed a second time.
     check_vma=False,
   )
-
-
-def copy(tree: chex.ArrayTree, devices: Sequence[jax.Device]) -> chex.ArrayTree:
-  """Puts the whole of each array on every device.
-
-  Args:
-    tree: arrays of any shapes.
-    devices: where they go.
-
-  Returns:
-    The arrays; those that are there already are not moved.
-  """
-  return jax.device_put(tree, NamedSharding(_mesh(devices), PartitionSpec()))
-
-
-def share_out(
-  tree: chex.ArrayTree, devices: Sequence[jax.Device]
-) -> chex.ArrayTree:
-  """Puts an equal share of the rows of each array on every device.
-
-  Args:
-    tree: arrays whose leading axis is a multiple of the number of devices.
-    devices: where they go.
-
-  Returns:
-    The arrays.
-  """
-  rows = NamedSharding(_mesh(devices), PartitionSpec(_ROWS))
-  return jax.device_put(tree, rows)
-
-
-def _mesh(devices):
-  return jax.sharding.Mesh(np.asarray(devices), (_ROWS,))

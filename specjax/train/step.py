@@ -95,7 +95,8 @@ def make(
   Returns:
     `(state, frozen, batch) -> (state, metrics)`.  The given state is consumed;
     `frozen` is whatever else the loss reads, and is best put where it is needed
-    by `parallel.copy` before; arrays of `batch` have the rows as leading axis.
+    by `parallel.spread` before; arrays of `batch` have the rows as leading
+    axis.
     `metrics` are those of `loss_fn` and `loss` (nats a target),
     `targets` (a step), `gradient_norm` (before clipping) and `parameter_norm`
     (after the step).
@@ -108,12 +109,12 @@ def make(
     raise ValueError(
       f'expected num_accumulate of at least 1, got {num_accumulate}'
     )
-  devices = jax.devices() if devices is None else devices
+  layout = _layout(devices)
 
   def read(shared, rows):
     return _accumulate(loss_fn, num_accumulate, *shared, rows)
 
-  read_everywhere = parallel.summed(read, devices)
+  read_everywhere = parallel.summed(read, layout)
 
   @jax.jit(donate_argnums=0)
   def update(state, frozen, batch):
@@ -121,10 +122,10 @@ def make(
     return _apply(optimizer, state, totals)
 
   def step(state, frozen, batch):
-    _check_rows(batch, len(devices), num_accumulate)
+    _check_rows(batch, layout.num_groups, num_accumulate)
     return update(
-      *parallel.copy((state, frozen), devices),
-      parallel.share_out(batch, devices),
+      *parallel.spread((state, frozen), layout),
+      parallel.put_rows(batch, layout),
     )
 
   return step
@@ -142,18 +143,18 @@ def make_evaluation(
   Returns:
     `(params, frozen, batch) -> metrics`, those of `loss_fn` and `loss`.
   """
-  devices = jax.devices() if devices is None else devices
+  layout = _layout(devices)
 
   def read(shared, rows):
     loss, num_targets, metrics = loss_fn(*shared, rows)
     return {**metrics, 'loss': (loss, num_targets)}
 
-  read_everywhere = jax.jit(parallel.summed(read, devices))
+  read_everywhere = jax.jit(parallel.summed(read, layout))
 
   def evaluate(params, frozen, batch):
-    _check_rows(batch, len(devices), 1)
-    shared = parallel.copy((params, frozen), devices)
-    return read_everywhere(shared, parallel.share_out(batch, devices))
+    _check_rows(batch, layout.num_groups, 1)
+    shared = parallel.spread((params, frozen), layout)
+    return read_everywhere(shared, parallel.put_rows(batch, layout))
 
   return evaluate
 
@@ -214,6 +215,11 @@ def _apply(optimizer, state, totals):
     'parameter_norm': (optax.tree.norm(params), once),
   }
   return State(state.step + 1, params, opt_state), metrics
+
+
+def _layout(devices):
+  devices = jax.devices() if devices is None else devices
+  return parallel.make_layout('shard_map', devices=devices)
 
 
 def _check_rows(batch, num_devices, num_accumulate):
