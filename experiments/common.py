@@ -8,9 +8,10 @@ The end of an experiment's file reads
 and nothing is defined or parsed before: a test may import the file.
 """
 
+import contextlib
 import math
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from absl import app, flags, logging
 
@@ -91,6 +92,18 @@ def run(
       _fail(error)
 
   app.run(guarded_main, flags_parser=parse)
+
+
+@contextlib.contextmanager
+def flags_of_main() -> Iterator[None]:
+  """Makes the flags that are defined within it flags of the main that runs.
+
+  Mains so define what they share, before `run`: a test may import all of them.
+  """
+  before = set(FLAGS)
+  yield
+  for name in set(FLAGS) - before:
+    FLAGS.register_key_flag_for_module(sys.argv[0], FLAGS[name])
 
 
 def flag_values() -> dict[str, object]:

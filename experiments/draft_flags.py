@@ -5,12 +5,11 @@ test may import all experiments.
 """
 
 import math
-import sys
 from collections.abc import Callable, Mapping
 
 from absl import flags
 
-from experiments import number_flags, recipes
+from experiments import common, number_flags, recipes
 
 FLAGS = flags.FLAGS
 
@@ -24,9 +23,9 @@ def define(*names: str) -> None:
   Args:
     *names: of the flags, without dashes.
   """
-  for name in names:
-    _DEFINE[name]()
-    FLAGS.register_key_flag_for_module(sys.argv[0], FLAGS[name])
+  with common.flags_of_main():
+    for name in names:
+      _DEFINE[name]()
 
 
 def of_models() -> dict[str, object]:

@@ -4,11 +4,11 @@ They say how results come about, not what they are: a run may be taken up with
 others.
 """
 
-import sys
 from collections.abc import Callable
 
 from absl import flags
 
+from experiments import common
 from specjax import hosts, parallel
 
 FLAGS = flags.FLAGS
@@ -16,30 +16,29 @@ FLAGS = flags.FLAGS
 
 def define() -> None:
   """Defines them, as flags of the main that runs."""
-  before = set(FLAGS)
-  flags.DEFINE_enum(
-    'parallel',
-    'none',
-    ['none', *parallel.MODES],
-    'How the devices of a host share out the rows of a batch; one device if '
-    'none.',
-  )
-  flags.DEFINE_integer(
-    'model_devices',
-    1,
-    'Devices that share out one copy of the model, with --parallel=shard_map.',
-    lower_bound=1,
-  )
-  flags.DEFINE_string(
-    'coordinator',
-    None,
-    'HOST:PORT of the first of several hosts that share out the batches, or '
-    'auto where the environment tells; one host if none.',
-  )
-  flags.DEFINE_integer('num_hosts', None, 'How many hosts.', lower_bound=1)
-  flags.DEFINE_integer('host', None, 'Which of them, from 0.', lower_bound=0)
-  for name in set(FLAGS) - before:
-    FLAGS.register_key_flag_for_module(sys.argv[0], FLAGS[name])
+  with common.flags_of_main():
+    flags.DEFINE_enum(
+      'parallel',
+      'none',
+      ['none', *parallel.MODES],
+      'How the devices of a host share out the rows of a batch; one device if '
+      'none.',
+    )
+    flags.DEFINE_integer(
+      'model_devices',
+      1,
+      'Devices that share out one copy of the model, with '
+      '--parallel=shard_map.',
+      lower_bound=1,
+    )
+    flags.DEFINE_string(
+      'coordinator',
+      None,
+      'HOST:PORT of the first of several hosts that share out the batches, or '
+      'auto where the environment tells; one host if none.',
+    )
+    flags.DEFINE_integer('num_hosts', None, 'How many hosts.', lower_bound=1)
+    flags.DEFINE_integer('host', None, 'Which of them, from 0.', lower_bound=0)
 
 
 def with_layout(

@@ -6,12 +6,12 @@ test may import all experiments.
 
 import math
 import pathlib
-import sys
 from collections.abc import Callable, Mapping
 
 import chex
 from absl import flags
 
+from experiments import common
 from specjax.train import fit as fit_lib
 from specjax.train import optimizer as optimizer_lib
 from specjax.train import step as step_lib
@@ -30,28 +30,26 @@ def define(
     rows: of a step.
     length: of a row, in tokens.
   """
-  before = set(FLAGS)
-  _define_int('num_steps', num_steps, 'Steps of the run.')
-  _define_int('rows', rows, 'Rows of a step, over all devices.')
-  _define_int('length', length, 'Tokens of a row.')
-  _define_int(
-    'accumulate', 1, "Parts of a device's rows read in turn, for memory."
-  )
-  flags.DEFINE_float('learning_rate', learning_rate, 'The highest.')
-  flags.DEFINE_integer(
-    'warmup_steps', 50, 'Steps on which the rate rises.', lower_bound=0
-  )
-  flags.DEFINE_float('weight_decay', 0.1, 'Of matrices.', lower_bound=0)
-  _define_int('save_every', 200, 'Steps from checkpoint to checkpoint.')
-  _define_int('eval_every', 200, 'Steps from evaluation to evaluation.')
-  _define_int('eval_batches', 32, 'Held-out batches of an evaluation.')
-  flags.register_validator(
-    'learning_rate',
-    lambda rate: 0 < rate < math.inf,
-    'expected a finite number above 0',
-  )
-  for name in set(FLAGS) - before:
-    FLAGS.register_key_flag_for_module(sys.argv[0], FLAGS[name])
+  with common.flags_of_main():
+    _define_int('num_steps', num_steps, 'Steps of the run.')
+    _define_int('rows', rows, 'Rows of a step, over all devices.')
+    _define_int('length', length, 'Tokens of a row.')
+    _define_int(
+      'accumulate', 1, "Parts of a device's rows read in turn, for memory."
+    )
+    flags.DEFINE_float('learning_rate', learning_rate, 'The highest.')
+    flags.DEFINE_integer(
+      'warmup_steps', 50, 'Steps on which the rate rises.', lower_bound=0
+    )
+    flags.DEFINE_float('weight_decay', 0.1, 'Of matrices.', lower_bound=0)
+    _define_int('save_every', 200, 'Steps from checkpoint to checkpoint.')
+    _define_int('eval_every', 200, 'Steps from evaluation to evaluation.')
+    _define_int('eval_batches', 32, 'Held-out batches of an evaluation.')
+    flags.register_validator(
+      'learning_rate',
+      lambda rate: 0 < rate < math.inf,
+      'expected a finite number above 0',
+    )
 
 
 def fit(

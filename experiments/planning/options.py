@@ -1,13 +1,8 @@
 """The flag that both mains have; defined by the one that runs."""
 
-import sys
 from collections.abc import Sequence
 
-from absl import flags
-
-from experiments import number_flags
-
-FLAGS = flags.FLAGS
+from experiments import common, number_flags
 
 
 def define_batches(default: Sequence[int]) -> None:
@@ -16,5 +11,5 @@ def define_batches(default: Sequence[int]) -> None:
   Args:
     default: rows that share a pass.
   """
-  number_flags.define_integers('batches', default, 'Rows that share a pass.')
-  FLAGS.register_key_flag_for_module(sys.argv[0], FLAGS['batches'])
+  with common.flags_of_main():
+    number_flags.define_integers('batches', default, 'Rows that share a pass.')
