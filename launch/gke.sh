@@ -10,12 +10,8 @@
 # IMAGE holds Python 3.11 and this tree in /specjax, set up or not; results go
 # to the bucket.  --dry_run prints the command and the manifest.
 set -euo pipefail
-root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
-
-fail() {
-  echo "error: $*" >&2
-  exit 2
-}
+# shellcheck source=launch/setup_env.sh
+source "$(dirname -- "${BASH_SOURCE[0]}")/setup_env.sh"
 
 usage='--image=IMAGE --bucket=BUCKET [FLAGS OF ITS OWN] NAME EXPERIMENT FLAGS'
 declare -A fill=(

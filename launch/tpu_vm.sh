@@ -10,12 +10,8 @@
 # them wrote comes to results/ here.  In the end the resource is deleted,
 # whatever came of it all, unless --keep.  --dry_run prints the commands.
 set -euo pipefail
-root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
-
-fail() {
-  echo "error: $*" >&2
-  exit 2
-}
+# shellcheck source=launch/setup_env.sh
+source "$(dirname -- "${BASH_SOURCE[0]}")/setup_env.sh"
 
 usage='--zone=ZONE --accelerator=TYPE [FLAGS OF ITS OWN] NAME EXPERIMENT FLAGS'
 zone='' accelerator='' project='' runtime='' valid_until=6h
