@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 
 from absl import flags
 
-from experiments import common, records
+from experiments import common, records, text_tables
 from experiments.comparison import differences, entries, shares
 
 FLAGS = flags.FLAGS
@@ -160,7 +160,8 @@ def tables_text(
     values = ['' if value is None else f'{value}' for _, value in key.labels]
     rows.append((*values, _text(a), _text(b), _text(change) + star, how))
   return '\n\n'.join(
-    _aligned(f'{section}: {quantity}', [(*names, 'A', 'B', 'B - A', ''), *rows])
+    f'{section}: {quantity}\n'
+    + text_tables.aligned([(*names, 'A', 'B', 'B - A', ''), *rows])
     for (section, quantity, names), rows in groups.items()
   )
 
@@ -195,12 +196,6 @@ def _text(number: entries.Number) -> str:
   if number.low is None:
     return f'{number.value:.4g}'
   return f'{number.value:.4g} [{number.low:.4g}, {number.high:.4g}]'
-
-
-def _aligned(title: str, rows: Sequence[Sequence[str]]) -> str:
-  widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-  lines = ['  '.join(map(str.ljust, row, widths)).rstrip() for row in rows]
-  return '\n'.join([title, *lines])
 
 
 if __name__ == '__main__':

@@ -21,6 +21,7 @@ published ones; claims/, who had what, with the logs of failures; work/, where
 runs write.  With --store the first two are there, and a copy of work/.
 """
 
+import functools
 import pathlib
 import re
 import shlex
@@ -71,7 +72,11 @@ def main():
   store = store_lib.open_store(_STORE.value or str(root))
   patience = {'retries': _RETRIES.value, 'lost_after': _LOST_AFTER.value}
   worker = worker_lib.Worker(
-    store, root / 'work', _COMMAND.value, **patience, say_fn=_say
+    store,
+    root / 'work',
+    _COMMAND.value,
+    **patience,
+    say_fn=functools.partial(print, flush=True),
   )
   if _DRY_RUN.value:
     print('\n'.join(shlex.join(worker.argv(run)) for run in runs))
@@ -103,10 +108,6 @@ def parse_shard(text: str) -> tuple[int, int]:
   if not (parts := re.fullmatch(r'(\d+)/(\d+)', text)):
     raise ValueError(f'expected --shard=I/N, got {text!r}')
   return int(parts[1]), int(parts[2])
-
-
-def _say(text):
-  print(text, flush=True)
 
 
 if __name__ == '__main__':

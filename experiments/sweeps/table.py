@@ -4,6 +4,7 @@ import collections
 import datetime
 from collections.abc import Mapping, Sequence
 
+from experiments import text_tables
 from experiments.sweeps import claims, grid
 
 
@@ -30,10 +31,7 @@ def table_text(
         _age(claim.get('changed')),
       )
     )
-  widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-  return '\n'.join(
-    '  '.join(map(str.ljust, row, widths)).rstrip() for row in rows
-  )
+  return text_tables.aligned(rows)
 
 
 def sentence(standings: Mapping[str, claims.Standing]) -> str:
