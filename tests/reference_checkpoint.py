@@ -6,8 +6,12 @@ table of `specjax.checkpoint.weights`.
 
 import json
 
+import jax.numpy as jnp
 import numpy as np
 import safetensors.numpy
+
+from specjax import tokenizer
+from specjax.checkpoint import configs, orbax_store, weights
 
 NUM_TOKENS = 48
 SMALL = {
@@ -100,6 +104,17 @@ def shapes(config):
     for name, shape in inner.items():
       found[f'model.layers.{layer}.{name}.weight'] = shape
   return found
+
+
+def save_model(folder, config):
+  """Writes a folder of ours, with the byte-level tokenizer."""
+  named = tensors(config)
+  params = weights.assemble(
+    configs.from_hf(config),
+    weights.Source('hf', frozenset(named), named.get),
+    jnp.float32,
+  )
+  orbax_store.save(folder, params, tokenizer.byte_level(), {})
 
 
 def write_folder(folder, config, named, num_shards=1):

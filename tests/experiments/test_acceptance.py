@@ -3,7 +3,6 @@
 import json
 
 import commands
-import jax.numpy as jnp
 import matplotlib.backends.backend_agg
 import numpy as np
 import pytest
@@ -11,8 +10,6 @@ import reference_checkpoint
 
 from experiments import acceptance, acceptance_report, curves, records
 from experiments import study as study_lib
-from specjax import tokenizer as tokenizer_lib
-from specjax.checkpoint import configs, orbax_store, weights
 
 CONFIG = reference_checkpoint.CASES['tied'] | {'vocab_size': 258}
 TEXTS = ['aaab aaab', 'one, two, three', 'x = x + 1; x = x + 1', 'Why?']
@@ -25,13 +22,7 @@ BEHIND = ['oracle_run', 'run', 'run_context', 'run_priced']
 def place(tmp_path_factory):
   """A folder with a model of ours and prompts."""
   folder = tmp_path_factory.mktemp('place')
-  named = reference_checkpoint.tensors(CONFIG)
-  params = weights.assemble(
-    configs.from_hf(CONFIG),
-    weights.Source('hf', frozenset(named), named.get),
-    jnp.float32,
-  )
-  orbax_store.save(folder / 'model', params, tokenizer_lib.byte_level(), {})
+  reference_checkpoint.save_model(folder / 'model', CONFIG)
   lines = [json.dumps({'id': text, 'prompt': text}) for text in TEXTS]
   (folder / 'prompts.jsonl').write_text('\n'.join(lines))
   return folder

@@ -22,8 +22,7 @@ from experiments import study as study_lib
 from experiments.profile import report as profile_report
 from experiments.profile import tables as profile_tables
 from specjax import sampling as sampling_lib
-from specjax import tokenizer as tokenizer_lib
-from specjax.checkpoint import configs, orbax_store, resolve, weights
+from specjax.checkpoint import resolve
 from specjax.theory import entropy
 
 Setting = entropy_profile.Setting
@@ -334,13 +333,7 @@ def test_panels_show_what_the_record_has(record):
 def write_task(folder):
   """Writes a model of ours and prompts of two kinds."""
   config = reference_checkpoint.CASES['tied'] | {'vocab_size': 258}
-  named = reference_checkpoint.tensors(config)
-  params = weights.assemble(
-    configs.from_hf(config),
-    weights.Source('hf', frozenset(named), named.get),
-    jnp.float32,
-  )
-  orbax_store.save(folder / 'model', params, tokenizer_lib.byte_level(), {})
+  reference_checkpoint.save_model(folder / 'model', config)
   lines = [
     json.dumps({'id': text, 'kind': kind, 'prompt': text})
     for kind, text in [('a', 'Why?'), ('a', 'zzz'), ('b', 'x = x + 1')]

@@ -18,9 +18,8 @@ from experiments.evaluation import figure as figure_lib
 from experiments.evaluation import laws as laws_lib
 from experiments.evaluation import report, tables
 from specjax import sampling as sampling_lib
-from specjax import tokenizer as tokenizer_lib
-from specjax.checkpoint import configs, orbax_store, packaged, weights
 from specjax.checkpoint import eagle as eagle_files
+from specjax.checkpoint import packaged
 from specjax.decode import acceptance, prefill, rows
 from specjax.draft import eagle as eagle_lib
 from specjax.draft import reader as reader_lib
@@ -269,13 +268,7 @@ def test_a_slope_wants_two_capacities(capacities):
 def place(tmp_path_factory):
   """A folder with a model of ours and prompts."""
   folder = tmp_path_factory.mktemp('place')
-  named = reference_checkpoint.tensors(CONFIG)
-  params = weights.assemble(
-    configs.from_hf(CONFIG),
-    weights.Source('hf', frozenset(named), named.get),
-    jnp.float32,
-  )
-  orbax_store.save(folder / 'model', params, tokenizer_lib.byte_level(), {})
+  reference_checkpoint.save_model(folder / 'model', CONFIG)
   lines = [
     json.dumps({'id': text, 'prompt': text, 'kind': kind})
     for text, kind in zip(TEXTS, ['copy', 'chat', 'copy', 'chat'], strict=True)

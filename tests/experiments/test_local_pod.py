@@ -10,14 +10,11 @@ import sys
 import time
 
 import commands
-import jax.numpy as jnp
 import numpy as np
 import pytest
 import reference_checkpoint
 
 from experiments import records
-from specjax import tokenizer as tokenizer_lib
-from specjax.checkpoint import configs, orbax_store, weights
 
 ROOT = pathlib.Path(__file__).parents[2]
 CONFIG = reference_checkpoint.CASES['tied'] | {'vocab_size': 258}
@@ -34,14 +31,7 @@ PYTHON = f"""#!/usr/bin/env bash
 def place(tmp_path_factory):
   """A folder with a model of ours, prompts and an environment."""
   folder = tmp_path_factory.mktemp('place')
-  named = reference_checkpoint.tensors(CONFIG)
-  params = weights.assemble(
-    configs.from_hf(CONFIG),
-    weights.Source('hf', frozenset(named), named.get),
-    jnp.float32,
-  )
-  tokenizer = tokenizer_lib.byte_level()
-  orbax_store.save(folder / 'model', params, tokenizer, {})
+  reference_checkpoint.save_model(folder / 'model', CONFIG)
   lines = [json.dumps({'id': text, 'prompt': text}) for text in TEXTS]
   (folder / 'prompts.jsonl').write_text('\n'.join(lines))
   (folder / 'venv' / 'bin').mkdir(parents=True)

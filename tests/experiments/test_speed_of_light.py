@@ -8,7 +8,6 @@ import sys
 import time
 
 import commands
-import jax.numpy as jnp
 import numpy as np
 import pytest
 import reference_checkpoint
@@ -22,8 +21,7 @@ from experiments import (
   report,
   speed_of_light,
 )
-from specjax import tokenizer as tokenizer_lib
-from specjax.checkpoint import configs, orbax_store, resolve, weights
+from specjax.checkpoint import resolve
 
 CONFIG = reference_checkpoint.CASES['tied'] | {'vocab_size': 258}
 TEXTS = ['aaab aaab', 'one, two, three', 'x = x + 1; x = x + 1', 'Why?', 'zzz']
@@ -33,22 +31,12 @@ TEXTS = ['aaab aaab', 'one, two, three', 'x = x + 1; x = x + 1', 'Why?', 'zzz']
 def place(tmp_path_factory):
   """A folder with two models of ours and prompts."""
   folder = tmp_path_factory.mktemp('place')
-  save_model(folder / 'model', CONFIG)
+  reference_checkpoint.save_model(folder / 'model', CONFIG)
   # Room for texts comes in steps of 128 tokens.
   smaller = {'num_hidden_layers': 1, 'max_position_embeddings': 128}
-  save_model(folder / 'smaller', CONFIG | smaller)
+  reference_checkpoint.save_model(folder / 'smaller', CONFIG | smaller)
   write_prompts(folder / 'prompts.jsonl', TEXTS)
   return folder
-
-
-def save_model(folder, config):
-  named = reference_checkpoint.tensors(config)
-  params = weights.assemble(
-    configs.from_hf(config),
-    weights.Source('hf', frozenset(named), named.get),
-    jnp.float32,
-  )
-  orbax_store.save(folder, params, tokenizer_lib.byte_level(), {})
 
 
 def write_prompts(path, texts):

@@ -7,8 +7,6 @@ import pytest
 import reference_checkpoint
 
 from experiments import bound_from_logprobs, curves, write_logprobs
-from specjax import tokenizer as tokenizer_lib
-from specjax.checkpoint import configs, orbax_store, weights
 from specjax.theory import entropy, run_bounds
 
 CONFIG = reference_checkpoint.CASES['tied'] | {'vocab_size': 258}
@@ -20,13 +18,7 @@ TEXTS = ['aaab aaab', 'one, two, three', 'x = x + 1', 'Why?', 'zzz']
 def folder(tmp_path_factory):
   """The logs of a small model; three tokens have all mass."""
   place = tmp_path_factory.mktemp('place')
-  named = reference_checkpoint.tensors(CONFIG)
-  params = weights.assemble(
-    configs.from_hf(CONFIG),
-    weights.Source('hf', frozenset(named), named.get),
-    jnp.float32,
-  )
-  orbax_store.save(place / 'model', params, tokenizer_lib.byte_level(), {})
+  reference_checkpoint.save_model(place / 'model', CONFIG)
   lines = [f'{{"id": "p{i}", "prompt": "{t}"}}' for i, t in enumerate(TEXTS)]
   (place / 'prompts.jsonl').write_text('\n'.join(lines))
   done = commands.run(
