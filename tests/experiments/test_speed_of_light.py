@@ -3,8 +3,6 @@
 import json
 import re
 import signal
-import subprocess
-import sys
 import time
 
 import commands
@@ -201,23 +199,6 @@ def test_a_finished_run_says_so_and_measures_nothing(place, undisturbed):
   assert files_in(folder / 'stages') == stages
 
 
-# Runs the job once for every command line it reads; imports are done once.
-DRIVER = """
-import json, os, runpy, sys
-import experiments.report, experiments.study
-
-for name, arguments in json.load(sys.stdin).items():
-  if os.fork() == 0:
-    for number in (1, 2):
-      os.dup2(os.open(f'{name}.{number}', os.O_CREAT | os.O_WRONLY), number)
-    sys.argv = ['', *arguments]
-    runpy.run_module(
-      'experiments.speed_of_light', run_name='__main__', alter_sys=True
-    )
-  print(os.waitstatus_to_exitcode(os.wait()[1]))
-"""
-
-
 def mistakes(place):
   """Name -> the flags of a mistake, and what has to be said about it."""
   folder = place / 'mistakes'
@@ -256,25 +237,12 @@ def test_a_mistake_is_one_line_and_nothing_is_written(place, undisturbed):
   cases = mistakes(place)
   folder = place / 'mistakes'
   before = {**files_in(place / 'results'), **files_in(folder)}
-  lines = {
-    str(folder / name): commands.words(
-      small(place, **{'results_dir': folder / 'results', **flags})
-    )
-    for name, (flags, _) in cases.items()
-  }
-  done = subprocess.run(
-    [sys.executable, '-c', DRIVER],
-    env=commands.environment(),
-    input=json.dumps(lines),
-    capture_output=True,
-    text=True,
-  )
-  assert done.stdout.split() == ['2'] * len(cases), done.stderr
-  for name, (_, message) in cases.items():
-    said = (folder / f'{name}.2').read_text()
-    assert re.fullmatch(f'error: .*{message}.*\n', said), said
-    assert (folder / f'{name}.1').read_text() == ''
+  for flags, message in cases.values():
+    flags = small(place, **{'results_dir': folder / 'results', **flags})
+    done = commands.run(speed_of_light.NAME, **flags)
+    assert done.returncode == 2
+    assert re.fullmatch(f'error: .*{message}.*\n', done.stderr), done.stderr
+    assert done.stdout == ''
   after = {**files_in(place / 'results'), **files_in(folder)}
-  said = {f'{name}.{number}' for name in cases for number in (1, 2)}
-  assert {k: v for k, v in after.items() if k not in said} == before
+  assert after == before
   assert not (folder / 'results').exists()
