@@ -33,7 +33,7 @@ from specjax.checkpoint import resolve
 from specjax.decode import latency
 from specjax.llama import linear
 from specjax.llama import model as llama_model
-from specjax.theory import roofline
+from specjax.theory import roofline, roofline_fit
 
 FLAGS = flags.FLAGS
 
@@ -127,7 +127,7 @@ def sum_up(
   timings = {k: latency.summarise(v) for k, v in samples.items()}
   done = work(sizes, points)
   machine = roofline.Machine(*(1 / timings['machine'].median))
-  fit = roofline.fit(done, timings['passes'].median)
+  fit = roofline_fit.fit(done, timings['passes'].median)
   table = tabulate(
     points,
     timings['passes'],
@@ -209,7 +209,7 @@ def tabulate_visits(
   ]
 
 
-def facts_of(fit: roofline.Fit) -> Mapping[str, object]:
+def facts_of(fit: roofline_fit.Fit) -> Mapping[str, object]:
   """Returns a fit as records hold it: None for what is infinite.
 
   Args:

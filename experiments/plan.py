@@ -19,29 +19,22 @@ Writes results/plan/<run>/: figure.png and figure.pdf, and record.json with the
 table.
 """
 
-import functools
 import pathlib
-from collections.abc import Callable
 
 from absl import flags
 
 from experiments import common, records
 from experiments.planning import cases as cases_lib
-from experiments.planning import options, plan_report, sources, tables
-from specjax.theory import hardware, pass_times, planner, profiles
+from experiments.planning import (
+  drafting,
+  options,
+  plan_report,
+  sources,
+  tables,
+)
+from specjax.theory import hardware
 
 FLAGS = flags.FLAGS
-
-# The chance that the child of each rank is the accepted one: the published
-# vector of Sequoia (Chen et al. 2024, arXiv 2402.12374), for a drafter of 68M
-# and a verifier of 13B parameters at temperature 0.6.
-_PUBLISHED_RATES = (
-  '0.6342,0.1079,0.0570,0.0225,0.0195,0.0150,0.0045,0.0030,0.0120,0.0045,'
-  '0.0075,0.0045,0.0060,0.0030,0.0015,0.0030,0.0015,0.0030,0,0.0030,0.0030,'
-  '0.0030,0,0.0015,0,0.0015,0,0,0,0.0015,0.0015,0.0015'
-)
-# That of `of_rates`.
-_DRAFTER = 'drafter'
 
 _LATENCY = flags.DEFINE_string(
   'latency', None, 'record.json of latency; --hardware if none.'
@@ -51,34 +44,8 @@ _HARDWARE = flags.DEFINE_list(
   ['v5e', 'v5p', 'h100', 'h200'],
   f'Chips, of {", ".join(hardware.PRESETS)}.',
 )
-_MODELS = flags.DEFINE_list(
-  'model_presets', ['llama-3.1-8b', 'llama-3.3-70b'], 'Models on these chips.'
-)
-_CURVES = flags.DEFINE_string(
-  'curves', None, 'record.json of speed_of_light or acceptance.'
-)
-_MU = flags.DEFINE_float('mu', None, 'Mean entropy of the laws, nats.')
-_MU2 = flags.DEFINE_float('mu2', None, 'Mean squared surprisal, nats squared.')
-_RATES = flags.DEFINE_list(
-  'rates', _PUBLISHED_RATES, 'Chance that a child is accepted, by its rank.'
-)
-_DRAFT_COSTS = flags.DEFINE_list(
-  'draft_costs',
-  [f'{_DRAFTER}:0.03'],
-  'NAME:SHARE of a plain pass that a level of the trees of a drafter takes; '
-  f'{_DRAFTER} is that of --rates.',
-)
-_CONTEXT = flags.DEFINE_integer(
-  'context', 1024, 'Tokens of each row.', lower_bound=1
-)
-_WEIGHT_BYTES = flags.DEFINE_float(
-  'weight_bytes', 2.0, 'Of one weight.', lower_bound=0.1
-)
 _CHIPS = flags.DEFINE_integer(
   'num_chips', None, 'That share a model; as few as hold it if none.', 1
-)
-_OVERHEAD = flags.DEFINE_float(
-  'overhead_ms', 0.0, 'Of a pass, beside what data sheets say.', lower_bound=0
 )
 _BANDWIDTH = flags.DEFINE_float(
   'bandwidth_gbs',
@@ -97,13 +64,10 @@ NAME = 'plan'
 # Rows that the figure looks at, beside those of --batches.
 _SURFACE_BATCHES = tuple(2**i for i in range(9))
 
-# From pass times to the candidates.
-ProfileFn = Callable[[pass_times.PassTimes], profiles.Profile]
-
 
 def main():
   """Plans, writes, and says what came out."""
-  profile_fn, limit, basis = drafting()
+  drafts = drafting.of_flags()
   cases = all_cases()
   folder = records.open_run(FLAGS.results_dir, NAME, FLAGS.run_name)
   record = records.new_record(NAME, common.flag_values())
@@ -114,11 +78,7 @@ def main():
       if times is None:
         left_out.append(tables.key_of(case, batch))
         continue
-      found = planner.plan(
-        times,
-        sources.within(profile_fn(times), times),
-        limit and sources.within(limit, times),
-      )
+      found = drafts.plan(times)
       surface += tables.surface_of(case, batch, found)
       if batch in FLAGS.batches:
         table.append(tables.row_of(case, batch, found))
@@ -133,7 +93,7 @@ def main():
     table,
     surface=surface,
     left_out=[row for row in left_out if row['batch'] in FLAGS.batches],
-    basis=basis,
+    basis=drafts.basis,
   )
   plan_report.show(records.load_record(folder / 'record.json'), folder)
 
@@ -156,7 +116,7 @@ def all_cases() -> list[cases_lib.Case]:
         f'expected pass times at --temperature={FLAGS.temperature:g}, got '
         f'{_LATENCY.value}, measured at {measured_at:g}'
       )
-    return [cases_lib.of_record(record, _CONTEXT.value, _PRICE.value)]
+    return [cases_lib.of_record(record, FLAGS.context, _PRICE.value)]
   for name in _HARDWARE.value:
     if name not in hardware.PRESETS:
       raise ValueError(
@@ -174,84 +134,18 @@ def all_cases() -> list[cases_lib.Case]:
       f'{",".join(_HARDWARE.value)}'
     )
   return cases_lib.of_presets(
-    _MODELS.value,
+    FLAGS.model_presets,
     {k: hardware.PRESETS[k]._replace(**own) for k in _HARDWARE.value},
     FLAGS.capacities,
-    context=_CONTEXT.value,
-    weight_bytes=_WEIGHT_BYTES.value,
+    context=FLAGS.context,
+    weight_bytes=FLAGS.weight_bytes,
     num_chips=_CHIPS.value,
-    overhead=1e-3 * _OVERHEAD.value,
+    overhead=1e-3 * FLAGS.overhead_ms,
   )
-
-
-def drafting() -> tuple[ProfileFn, profiles.Profile | None, str]:
-  """Returns what trees win, what none exceeds, and the words for both.
-
-  Raises:
-    ValueError: more than one source, half of one, or a bad one.
-  """
-  costs = sources.parse_costs(_DRAFT_COSTS.value)
-  moments = (_MU.value, _MU2.value)
-  if (None in moments) != (moments == (None, None)):
-    raise ValueError('expected --mu and --mu2 together, got one of them')
-  given = [
-    flag
-    for flag, is_given in {
-      '--curves': _CURVES.value is not None,
-      '--mu': _MU.value is not None,
-      '--rates': FLAGS['rates'].present,
-    }.items()
-    if is_given
-  ]
-  if len(given) > 1:
-    raise ValueError(f'expected one of {" and ".join(given)}, got both')
-  if _CURVES.value:
-    record = sources.load_curves(_CURVES.value, FLAGS.temperature)
-    return (
-      lambda times: sources.profile_of(record, plain_seconds(times), costs),
-      sources.limit_of(record),
-      f'D as {record["experiment"]} measured it on {record["flags"]["model"]} '
-      f'at temperature {FLAGS.temperature:g}'
-      + ('' if sources.has_chains(record) else ', no chains among them'),
-    )
-  if _MU.value is not None:
-    of = lambda make: make(*moments, FLAGS.capacities)
-    return (
-      lambda times: of(profiles.of_moments),
-      of(profiles.limit_of_moments),
-      f'D of the best trees in the i.i.d. model, mu = {moments[0]:g} and mu2 = '
-      f'{moments[1]:g} nats, drafted for nothing',
-    )
-  try:
-    rates = [float(rate) for rate in _RATES.value]
-  except ValueError as error:
-    raise ValueError(f'expected numbers in --rates, {error}') from error
-  cost = costs.get(_DRAFTER, 0.0)
-  source = 'given' if FLAGS['rates'].present else 'published (Sequoia)'
-  return (
-    lambda times: _of_rates(tuple(rates), cost * plain_seconds(times)),
-    None,
-    f'D of static trees by {source} acceptance rates, a level of drafting for '
-    f'{cost:g} of a plain pass',
-  )
-
-
-def plain_seconds(times: pass_times.PassTimes) -> float:
-  """Returns the seconds of a pass of plain decoding."""
-  return float(times.seconds.value[0])
-
-
-@functools.cache
-def _unit_rates(rates, capacities):
-  """The candidates of rates, a level of drafting for a second."""
-  return profiles.of_rates(rates, capacities, 1.0, _DRAFTER)
-
-
-def _of_rates(rates, level_seconds):
-  unit = _unit_rates(rates, tuple(FLAGS.capacities))
-  return unit._replace(draft_seconds=level_seconds * unit.draft_seconds)
 
 
 if __name__ == '__main__':
   options.define_batches([1, 32])
+  options.define_forecast()
+  drafting.define()
   common.run(main, shared=['temperature', 'capacities', 'seed'])

@@ -1,12 +1,12 @@
 """What is planned for: a model on a machine, and how long its passes take."""
 
+import functools
 import pathlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from experiments.planning import sources
-from specjax.llama import config as llama_config
-from specjax.theory import hardware, pass_times, roofline
+from experiments.planning import groups, sources
+from specjax.theory import hardware, pass_times
 
 
 class Case(NamedTuple):
@@ -50,25 +50,27 @@ def of_presets(
     overhead: seconds of a pass beside reading, computing and sending.
 
   Raises:
-    ValueError: an unknown model.
+    ValueError: an unknown model, or one that no number of chips holds.
   """
   cases = []
   for model in models:
-    if model not in llama_config.PRESETS:
-      raise ValueError(
-        f'expected models of {", ".join(llama_config.PRESETS)}, got {model!r}'
-      )
-    sizes = sources.sizes_of(llama_config.PRESETS[model], weight_bytes)
     for chip in chips.values():
-      needed = roofline.kept_bytes(sizes, 1, context)
-      count = num_chips or hardware.chips_needed(chip, needed)
+      group = groups.make(
+        model,
+        chip,
+        num_chips,
+        context=context,
+        weight_bytes=weight_bytes,
+        overhead=overhead,
+      )
+      count = group.num_chips
       cases.append(
         Case(
           model,
           f'{count} x {chip.title}' if count > 1 else chip.title,
           count * chip.price,
           True,
-          _forecast(sizes, chip, count, overhead, capacities, context),
+          functools.partial(groups.times, group, capacities=capacities),
         )
       )
   return cases
@@ -103,19 +105,3 @@ def of_record(
     False,
     times_fn,
   )
-
-
-def _forecast(sizes, chip, num_chips, overhead, capacities, context):
-  machine = hardware.machine(chip, num_chips, overhead)
-  num_nodes = sorted({1, *capacities})
-
-  def times_fn(batch):
-    kept = roofline.kept_bytes(sizes, batch, context)
-    if not hardware.is_room(chip, num_chips, kept):
-      return None
-    # Engines run the head at every node.
-    work = roofline.work(sizes, num_nodes, batch, context, num_nodes)
-    seconds = roofline.seconds(machine, work)
-    return pass_times.exact(num_nodes, seconds, batch)
-
-  return times_fn

@@ -19,16 +19,26 @@ The first is the roofline of S. Williams, A. Waterman and D. Patterson,
 "Roofline: an insightful visual performance model", 2009, where reading and
 computing overlap; the second is for machines where they do not.
 
-`n` chips that share every matrix read and compute a part each.  Twice a layer
-they add up their parts of the rows' vectors, as a ring: every chip sends
-`2 (n - 1) / n` times `b N E v` bytes, at the speed of its links.  What such a
-step costs however little is sent belongs to the overhead.
+`n` chips that share out a model have a part of every matrix each, see `part`,
+and so of all that is read and computed.  `2 L + 1` times a pass they add up
+what they have of the rows' vectors: behind the embedding, every attention and
+every feed-forward (M. Shoeybi et al., arXiv 1909.08053).  For a sum that takes
+the least traffic a chip sends
+
+  sent = 2 (n - 1) / n * (2 L + 1) * b N E v
+
+bytes a pass, at the speed of its links; a sum also takes its time however
+little is sent, which makes for
+
+  seconds = ... + sent / link + (2 L + 1) * seconds of a sum.
+
+What chips tell one another to choose tokens from their parts of the logits is
+left out: a score and an index for every node.
 """
 
 from typing import NamedTuple
 
 import numpy as np
-from scipy import optimize
 
 BLENDS = ('max', 'sum')
 
@@ -60,28 +70,30 @@ class Sizes(NamedTuple):
 
 
 class Work(NamedTuple):
-  """What a pass has to do, all of one shape.
+  """What a pass has to do on each chip, all of one shape.
 
   Attributes:
-    read: bytes from memory.
+    read: bytes from its memory.
     flops: multiplications and additions.
-    sent: bytes that chips which share the matrices have to add up.
+    sent: bytes to other chips.
+    sums: how often chips add up their parts.
   """
 
   read: np.ndarray
   flops: np.ndarray
   sent: np.ndarray
+  sums: np.ndarray
 
 
 class Machine(NamedTuple):
-  """What does the work.
+  """What does the work: each of the chips that share out a model.
 
   Attributes:
-    bandwidth: of the memory of one chip, bytes a second.
-    peak: operations a second of one chip.
+    bandwidth: of its memory, bytes a second.
+    peak: operations a second.
     overhead: seconds of a pass beside reading, computing and sending.
-    link: what a chip can send, bytes a second.
-    num_chips: that share every matrix.
+    link: what it can send, bytes a second.
+    sum_seconds: of a sum over the chips, however little is sent.
     blend: one of `BLENDS`.
   """
 
@@ -89,20 +101,44 @@ class Machine(NamedTuple):
   peak: float
   overhead: float = 0.0
   link: float = np.inf
-  num_chips: int = 1
+  sum_seconds: float = 0.0
   blend: str = 'max'
 
 
-class Fit(NamedTuple):
-  """A machine that was inferred from measured times.
+class Spent(NamedTuple):
+  """Where the time of a pass would go, each part on its own, in seconds.
 
   Attributes:
-    machine: the better of both blends.
-    errors: by blend the root of the mean square of `model / measured - 1`.
+    overhead: beside the other three.
+    reading: from memory.
+    computing: at the peak.
+    sending: to other chips and adding up.
   """
 
-  machine: Machine
-  errors: dict[str, float]
+  overhead: np.ndarray
+  reading: np.ndarray
+  computing: np.ndarray
+  sending: np.ndarray
+
+
+def part(sizes: Sizes, num_chips: int) -> Sizes:
+  """Returns the sizes of what each chip has of a model that several share out.
+
+  Heads, inner columns of the feed-forward and tokens are shared out equally.
+  Where a number of them does not divide every chip has all: so it is with keys
+  and values, weights and cache, of more chips than heads, in `llama.split`.
+
+  Args:
+    sizes: of the model.
+    num_chips: `n`, that share it out.
+  """
+  share = lambda count: count if count % num_chips else count // num_chips
+  return sizes._replace(
+    ffn_width=share(sizes.ffn_width),
+    num_heads=share(sizes.num_heads),
+    num_kv_heads=share(sizes.num_kv_heads),
+    vocab_size=share(sizes.vocab_size),
+  )
 
 
 def num_weights(sizes: Sizes) -> int:
@@ -134,8 +170,9 @@ def work(
   batch: np.ndarray,
   context: np.ndarray,
   num_logits: np.ndarray,
+  num_chips: int = 1,
 ) -> Work:
-  """Returns what a pass has to do; see the head of this file.
+  """Returns what a pass has to do on each chip; see the head of this file.
 
   Args:
     sizes: of the model.
@@ -143,21 +180,40 @@ def work(
     batch: `[...]`, `b` rows.
     context: `[...]`, `S` tokens of a row before the nodes.
     num_logits: `[...]`, `M` nodes of a row at which the head runs.
+    num_chips: `n`, that share out the model.
   """
   num_nodes, batch, context, num_logits = np.broadcast_arrays(
     *(np.asarray(x, float) for x in (num_nodes, batch, context, num_logits))
   )
-  head = sizes.vocab_size * sizes.width
-  weights = num_weights(sizes)
-  queries = sizes.num_layers * sizes.num_heads * sizes.head_dim
+  own = part(sizes, num_chips)
+  head = own.vocab_size * own.width
+  weights = num_weights(own)
+  queries = own.num_layers * own.num_heads * own.head_dim
   seen = context + num_nodes
   multiplied = (weights - head) * num_nodes + head * num_logits
   attended = queries * num_nodes * seen
-  vector = sizes.width * sizes.value_bytes
+  vectors = sizes.width * sizes.value_bytes * batch * num_nodes
+  sums = np.full_like(vectors, 2 * sizes.num_layers + 1) * (num_chips > 1)
   return Work(
-    read=weights * sizes.weight_bytes + _row_bytes(sizes) * batch * seen,
+    read=weights * own.weight_bytes + _row_bytes(own) * batch * seen,
     flops=batch * (2 * multiplied + 4 * attended),
-    sent=2 * sizes.num_layers * vector * batch * num_nodes,
+    sent=2 * (num_chips - 1) / num_chips * sums * vectors,
+    sums=sums,
+  )
+
+
+def spent(machine: Machine, done: Work) -> Spent:
+  """Returns where the time of passes would go; see the head of this file.
+
+  Args:
+    machine: what does the work.
+    done: the work, `[...]`.
+  """
+  return Spent(
+    overhead=np.full_like(done.read, machine.overhead),
+    reading=done.read / machine.bandwidth,
+    computing=done.flops / machine.peak,
+    sending=done.sent / machine.link + done.sums * machine.sum_seconds,
   )
 
 
@@ -173,81 +229,14 @@ def seconds(machine: Machine, done: Work) -> np.ndarray:
   """
   if machine.blend not in BLENDS:
     raise ValueError(f'expected a blend of {BLENDS}, got {machine.blend!r}')
-  chips = machine.num_chips
-  reading = done.read / (chips * machine.bandwidth)
-  computing = done.flops / (chips * machine.peak)
-  sending = 2 * (chips - 1) / chips * done.sent / machine.link
   combine = np.maximum if machine.blend == 'max' else np.add
-  return machine.overhead + combine(reading, computing) + sending
-
-
-def fit(done: Work, measured: np.ndarray) -> Fit:
-  """Infers overhead, bandwidth and peak of one chip from measured times.
-
-  Least squares of `model / measured - 1`, none of the three below 0.  In a
-  'max' the passes that are bound by computing are those of most operations a
-  byte, so that all splits by intensity are tried.  A rate that no pass is bound
-  by is infinite.  All passes read the weights, which only the keys and values
-  of many rows and long contexts tell from an overhead.
-
-  Args:
-    done: the work of the passes, `[P]`.
-    measured: `[P]` seconds.
-
-  Returns:
-    The machine with the blend that fits better, and the errors of both.
-
-  Raises:
-    ValueError: fewer than 4 passes, for 3 numbers, or times that are not
-      positive.
-  """
-  measured = np.asarray(measured, float)
-  if measured.ndim != 1 or len(measured) < 4 or not np.all(measured > 0):
-    raise ValueError(
-      f'expected positive times of 4 passes or more, got {measured}'
-    )
-  order = np.argsort(np.argsort(done.flops / done.read, kind='stable'))
-  every = np.ones(len(measured), bool)
-  splits = [order < count for count in range(len(measured) + 1)]
-  candidates = {
-    'max': [_solve(done, measured, is_read, ~is_read) for is_read in splits],
-    'sum': [_solve(done, measured, every, every)],
-  }
-  best = {}
-  for blend, found in candidates.items():
-    machines = [machine._replace(blend=blend) for machine in found]
-    best[blend] = min(machines, key=lambda m: error(m, done, measured))
-  errors = {name: error(m, done, measured) for name, m in best.items()}
-  return Fit(best[min(BLENDS, key=errors.get)], errors)
-
-
-def error(machine: Machine, done: Work, measured: np.ndarray) -> float:
-  """Returns the root of the mean square of `model / measured - 1`.
-
-  Args:
-    machine: the model.
-    done: the work of the passes, `[P]`.
-    measured: `[P]` seconds.
-  """
-  off = seconds(machine, done) / measured - 1
-  return float(np.sqrt(np.mean(off**2)))
+  parts = spent(machine, done)
+  return (
+    parts.overhead + combine(parts.reading, parts.computing) + parts.sending
+  )
 
 
 def _row_bytes(sizes):
   """Bytes of keys and values of one token."""
   entries = 2 * sizes.num_layers * sizes.num_kv_heads * sizes.head_dim
   return entries * sizes.value_bytes
-
-
-def _solve(done, measured, is_read, is_computed):
-  """Least squares where it is known which passes read and which compute."""
-  columns = np.stack(
-    [np.ones_like(measured), done.read * is_read, done.flops * is_computed],
-    axis=1,
-  )
-  scale = np.maximum(columns.max(axis=0), 1e-300)
-  relative = columns / scale / measured[:, None]
-  found = optimize.nnls(relative, np.ones_like(measured))[0] / scale
-  overhead, a_byte, a_flop = found
-  rate = lambda cost: 1 / cost if cost > 0 else np.inf
-  return Machine(rate(a_byte), rate(a_flop), float(overhead))

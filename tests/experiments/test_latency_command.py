@@ -15,7 +15,7 @@ from specjax import tokenizer
 from specjax.checkpoint import orbax_store
 from specjax.decode import latency as latency_lib
 from specjax.llama import model as llama_model
-from specjax.theory import roofline
+from specjax.theory import roofline, roofline_fit
 
 
 @pytest.fixture(scope='module')
@@ -117,7 +117,7 @@ def test_sizes_and_work_are_those_of_what_runs(tiny):
 
 
 def test_what_is_infinite_is_none():
-  fit = roofline.Fit(roofline.Machine(2e9, np.inf, 1e-3), {'max': 0.1})
+  fit = roofline_fit.Fit(roofline.Machine(2e9, np.inf, 1e-3), {'max': 0.1})
   assert latency.facts_of(fit) == {
     'overhead': 1e-3,
     'bandwidth': 2e9,

@@ -6,11 +6,17 @@ import pytest
 import reference_measured as measured
 
 from experiments import plan, records
-from experiments.planning import cases, plan_report, sources, tables
+from experiments.planning import (
+  cases,
+  drafting,
+  plan_report,
+  sources,
+  tables,
+)
 from specjax.llama import config as llama_config
 from specjax.theory import hardware, pass_times, planner, profiles, roofline
 
-RATES = [float(rate) for rate in plan._PUBLISHED_RATES.split(',')]
+RATES = [float(rate) for rate in drafting.PUBLISHED_RATES.split(',')]
 
 
 def test_the_published_rates_win_what_was_published():
@@ -25,7 +31,7 @@ def test_the_published_choice():
   sizes = [1, 2, 4, 8, 16, 32]
   times = pass_times.exact(sizes, [10, 10, 10, 12, 14, 18])
   cost = sources.parse_costs(['drafter:0.03'])['drafter']
-  seconds = cost * plan.plain_seconds(times)
+  seconds = cost * drafting.plain_seconds(times)
   assert seconds == pytest.approx(0.3)
   found = planner.plan(times, profiles.of_rates(RATES, sizes, seconds))
   assert found.best.num_nodes == 4
@@ -142,7 +148,7 @@ def test_presets_by_their_roofline():
   with pytest.raises(ValueError, match="expected models of .*got 'x'"):
     cases.of_presets(
       ['x'],
-      {},
+      {'chip': CHIP},
       [1],
       context=1,
       weight_bytes=2.0,

@@ -57,7 +57,7 @@ def test_presets_fit_their_chips(file):
   num_slots = int(flags['batch_size']) * int(flags['max_length'])
   num_bytes += 2 * 2 * heads * config.head_dim * num_slots
   assert flags['dtype'] == 'bfloat16'
-  assert hardware.is_room(chip, 1, num_bytes)
+  assert hardware.is_room(chip, num_bytes)
   # Without parts it would not.
   whole = 2 * sum(whole for *_, whole in held(config, 1))
-  assert not hardware.is_room(chip, 1, whole)
+  assert not hardware.is_room(chip, whole)

@@ -1,4 +1,4 @@
-"""Work counted matrix by matrix, and machines found again from their times."""
+"""Work counted matrix by matrix, alone and shared out to chips."""
 
 import jax
 import numpy as np
@@ -6,7 +6,8 @@ import pytest
 
 from specjax.llama import config as llama_config
 from specjax.llama import model as llama_model
-from specjax.theory import hardware, roofline
+from specjax.llama import split
+from specjax.theory import roofline
 
 CONFIG = llama_config.LlamaConfig(
   num_layers=3,
@@ -58,79 +59,75 @@ def test_work_matrix_by_matrix():
   assert found.flops == flops
   of_rows = batch * (context + nodes) * 3 * 2 * (2 * 8) * 2
   assert found.read == roofline.num_weights(SIZES) * 4 + of_rows
-  assert found.sent == 3 * 2 * (batch * nodes * 32) * 2
 
 
-def points():
-  nodes, batch, context = np.meshgrid([1, 4, 16, 64], [1, 8], [64, 512])
-  return roofline.work(SIZES, *(x.ravel() for x in (nodes, batch, context)), 1)
-
-
-@pytest.mark.parametrize('blend', roofline.BLENDS)
-def test_a_machine_is_found_again(blend):
-  machine = roofline.Machine(2e9, 3e10, 5e-6, blend=blend)
-  times = roofline.seconds(machine, points())
-  found = roofline.fit(points(), times)
-  assert found.machine.blend == blend
-  assert found.errors[blend] < 1e-6
-  other = [error for name, error in found.errors.items() if name != blend]
-  assert other[0] > 1e-3
-  np.testing.assert_allclose(
-    [found.machine.bandwidth, found.machine.peak, found.machine.overhead],
-    [2e9, 3e10, 5e-6],
-    rtol=1e-4,
+@pytest.mark.parametrize('num_chips', [1, 2, 3, 4, 8, 16])
+def test_parts_are_those_of_the_model(num_chips):
+  """Each chip holds what `split` gives it, down to the last bit."""
+  params = jax.eval_shape(
+    lambda: llama_model.init_params(jax.random.key(0), CONFIG, np.float32)
   )
 
+  def held(path, array):
+    axis = split.axis(CONFIG, path[-1].key, num_chips)
+    is_whole = array.ndim < 2 or path[-1].key.endswith('norm')
+    return 0 if is_whole else array.size // (1 if axis is None else num_chips)
 
-def test_noise_is_reported_as_error():
-  machine = roofline.Machine(2e9, 3e10, 5e-6)
-  noise = np.exp(0.1 * np.random.default_rng(0).normal(size=16))
-  found = roofline.fit(points(), roofline.seconds(machine, points()) * noise)
-  assert 0.03 < found.errors['max'] < 0.15
-  assert found.machine.bandwidth == pytest.approx(2e9, rel=0.3)
-  assert found.machine.peak == pytest.approx(3e10, rel=0.3)
-
-
-def test_what_binds_no_pass_is_infinite():
-  machine = roofline.Machine(2e9, np.inf, 5e-6)
-  found = roofline.fit(points(), roofline.seconds(machine, points()))
-  assert np.isinf(found.machine.peak)
-  assert found.machine.bandwidth == pytest.approx(2e9, rel=1e-6)
+  matrices = jax.tree.map_with_path(held, params.weights)
+  expected = 4 * sum(jax.tree.leaves(matrices))
+  own = roofline.part(SIZES, num_chips)
+  assert roofline.kept_bytes(own, 2, 0) == expected
+  heads = 2 // num_chips if 2 % num_chips == 0 else 2
+  rows = 2 * 10 * (3 * 2 * heads * 8 * 2)
+  assert roofline.kept_bytes(own, 2, 10) == expected + rows
 
 
-def test_chips_share_the_work_and_pay_for_it():
-  one = roofline.Machine(2e9, 3e10)
-  four = one._replace(num_chips=4)
+def test_bytes_that_a_chip_sends_by_hand():
+  """The traffic of a ring of four, sum by sum and step by step."""
+  nodes, batch = 5, 2
+  sent = 0
+  for _ in range(1 + 3 + 3):  # The embedding, attentions, feed-forwards.
+    vectors = batch * nodes * 32 * 2  # of two bytes an entry
+    for _ in range(3):
+      sent += vectors / 4  # Adds up a fourth, on its way to where it ends.
+    for _ in range(3):
+      sent += vectors / 4  # Passes on fourths that are added up.
+  found = roofline.work(SIZES, nodes, batch, 11, 3, num_chips=4)
+  assert found.sent == sent == 7 * 1.5 * 640
+  assert found.sums == 7
+  alone = roofline.work(SIZES, nodes, batch, 11, 3)
+  assert (alone.sent, alone.sums) == (0, 0)
+
+
+def test_chips_share_the_work():
+  sizes = SIZES._replace(vocab_size=52)
+  of = lambda n: roofline.work(sizes, 5, 2, 11, 3, num_chips=n)
+  # Two key heads: of two chips each has one.
+  for name in ('read', 'flops'):
+    assert getattr(of(2), name) == getattr(of(1), name) / 2
+  # Of four each has both, and their weights: all but a fourth more.
+  of_keys = 2 * 3 * (32 * 2 * 8)
+  more = 3 / 4 * (of_keys * 4 + 2 * 16 * 3 * 2 * (2 * 8) * 2)
+  assert of(4).read == of(1).read / 4 + more
+  assert of(4).flops == of(1).flops / 4 + 3 / 4 * 2 * of_keys * 2 * 5
+
+
+def test_sending_is_paid_for():
+  machine = roofline.Machine(2e9, 3e10, 1e-3, link=1e8, sum_seconds=1e-5)
+  done = roofline.work(SIZES, [1, 64], 2, 11, 1, num_chips=2)
+  spent = roofline.spent(machine, done)
+  np.testing.assert_allclose(spent.sending, done.sent / 1e8 + 7e-5)
   np.testing.assert_allclose(
-    roofline.seconds(four, points()), roofline.seconds(one, points()) / 4
+    roofline.seconds(machine, done),
+    1e-3 + np.maximum(done.read / 2e9, done.flops / 3e10) + spent.sending,
   )
-  linked = four._replace(link=1e8)
-  # Two parts of three quarters: to add up, and to tell the others.
   np.testing.assert_allclose(
-    roofline.seconds(linked, points()) - roofline.seconds(four, points()),
-    points().sent * 0.75 * 2 / 1e8,
-  )
-  assert np.all(
-    roofline.seconds(one._replace(link=1e8), points())
-    == roofline.seconds(one, points())
+    roofline.seconds(machine._replace(blend='sum'), done), sum(spent)
   )
 
 
 def test_refusals():
-  with pytest.raises(ValueError, match='4 passes or more'):
-    roofline.fit(roofline.work(SIZES, np.arange(3), 1, 1, 1), np.ones(3))
   with pytest.raises(ValueError, match='blend of'):
-    roofline.seconds(roofline.Machine(1, 1, blend='mean'), points())
-
-
-@pytest.mark.parametrize('name', hardware.PRESETS)
-def test_as_few_chips_as_there_is_room_on(name):
-  chip = hardware.PRESETS[name]
-  for num_bytes in (1e9, 16e9, 141e9, 500e9):
-    count = hardware.chips_needed(chip, num_bytes)
-    assert hardware.is_room(chip, count, num_bytes)
-    assert count == 1 or not hardware.is_room(chip, count // 2, num_bytes)
-  # A pass of many nodes computes, one of a single node reads.
-  ridge = chip.peak / chip.bandwidth
-  assert 100 < ridge < 1000
-  assert hardware.machine(chip, 2, 1e-3).num_chips == 2
+    roofline.seconds(
+      roofline.Machine(1, 1, blend='mean'), roofline.work(SIZES, 1, 1, 1, 1)
+    )
