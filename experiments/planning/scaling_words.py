@@ -99,7 +99,7 @@ def _cells(rows):
   others = sorted(
     (row for row in rows if row is not best), key=lambda row: -row['rate'][0]
   )
-  sent = [f'{best[name]["sent"] / 1e6:.3g}' for name in _PASSES]
+  sent = [f'{best[name]["sent"] / 1e6:,.1f}' for name in _PASSES]
   value, low, high = best['rate']
   return [
     best['model'],
