@@ -165,7 +165,7 @@ def ffn(weights: Mapping[str, Any], x: jax.Array) -> jax.Array:
     What is added to the residual stream, `[B, T, E]`.
   """
   gate = linear.matmul(x, weights['gate'])
-  up = linear.matmul(x, weights['up'])
+  up = linear.matmul(x, weights['up'], after=gate)
   return linear.matmul(jax.nn.silu(gate) * up, weights['down'])
 
 

@@ -194,7 +194,7 @@ def forward(
     x, taken = carry
     number, keys, values = here
     taken = jnp.where(wanted == number, x, taken)
-    weights = jax.tree.map(lambda stack: stack[number], stacks)
+    weights = linear.entries(stacks, number)
     view = layer.View(keys, values, cache_mask, block_mask)
     x, new_kv = layer.run(config, weights, x, turn, view)
     return (x, taken), new_kv

@@ -329,7 +329,7 @@ def test_one_trace_per_shape():
       _, cache = step(random_params(), tokens, lengths, cache)
 
 
-def test_a_pass_holds_one_layer_of_weights_at_most():
+def test_a_pass_holds_one_matrix_at_most():
   config = dataclasses.replace(
     CONFIG, num_layers=12, width=256, ffn_width=768, vocab_size=2048
   )
@@ -344,9 +344,10 @@ def test_a_pass_holds_one_layer_of_weights_at_most():
     return llama_model.head(params, hidden), cache
 
   compiled = jax.jit(logits).lower(params, tokens, cache).compile()
-  layer = sum(w.size for w in jax.tree.leaves(params.weights['layers'])) / 12
+  # Copies of keys and values are all that grows with the layers.
   scratch = 2**18
-  assert compiled.memory_analysis().temp_size_in_bytes < 4 * layer + scratch
+  largest = 4 * config.width * config.ffn_width
+  assert compiled.memory_analysis().temp_size_in_bytes < largest + scratch
 
 
 def test_module_and_params_share_their_arrays():
