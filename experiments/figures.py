@@ -1,11 +1,24 @@
-"""Every figure again, from the records of results/ alone.
+"""Every figure and table again, from the records of results/ alone.
 
   launch/run.sh figures                             into results/figures/
   launch/run.sh figures --out=FOLDER --run_name=NAME
+  launch/run.sh figures --results_dir=results/sweeps/NAME
 
-Draws for each experiment its newest finished run, or the one of the given name,
-as FOLDER/<experiment>.png and .pdf.  The same records give the same bytes.  An
-experiment without such a run has no figure, and that is said.
+Of each experiment the newest finished run counts, or the one of the given name:
+its figure becomes FOLDER/<experiment>.png and .pdf, its table .csv.  An
+experiment that has a figure but no such run is named.
+
+Where --results_dir is the folder of a sweep, or holds some, FOLDER/<sweep>/ has
+what its cells, each a model on a data set, say together:
+
+  moments               mu and mu2
+  curves, curves-MODEL  D of drafters against capacity, and all bounds
+  relation              bounds, and what the best drafter achieved
+  plans                 what to run, and how much faster that is
+
+Tables are .csv, and .tex for the package booktabs; those of curves and of the
+relation are cut down to the largest trees there.  Cells without a record are
+named, and nothing stands in for them.  The same records give the same bytes.
 """
 
 import pathlib
@@ -25,7 +38,13 @@ from experiments import (
 from experiments.evaluation import figure as evaluation_figure
 from experiments.heads import report as heads_report
 from experiments.logprobs import report as logprob_report
-from experiments.planning import latency_report, plan_report, sources
+from experiments.paper import cells, files, tables
+from experiments.planning import (
+  latency_report,
+  plan_report,
+  scaling_report,
+  sources,
+)
 from experiments.profile import figure as profile_figure
 from experiments.walks import report as brw_report
 
@@ -45,62 +64,107 @@ FIGURES: Mapping[str, Callable[[Mapping], matplotlib.figure.Figure]] = {
   'acceptance': acceptance_report.draw,
   'latency': latency_report.draw,
   'plan': plan_report.draw,
+  'scaling': scaling_report.draw,
   'train_eagle': heads_report.draw,
   'evaluate_drafter': evaluation_figure.draw,
 }
 
-# What every row of their tables has, where they are not curves.
+# What every row of a table has, where it is not of curves.
 _COLUMNS = {
   'latency': sources.LATENCY_COLUMNS,
   'plan': ('model', 'machine', 'batch', 'is_forecast'),
+  'scaling': ('model', 'chip', 'num_chips', 'hosts', 'batch', 'rate'),
   'train_eagle': ('step', 'loss'),
 }
-_CURVES = ('capacity', 'curve', 'D', 'low', 'high')
 
 
 def main():
   """Draws what there is, and says what is missing."""
   results_dir = pathlib.Path(FLAGS.results_dir)
   out = pathlib.Path(_OUT.value or results_dir / 'figures')
-  runs = {name: find_run(results_dir, name, FLAGS.run_name) for name in FIGURES}
-  if not any(runs.values()):
-    raise ValueError(
-      f'expected a finished run of {", ".join(FIGURES)} in {results_dir}, '
-      'got none'
-    )
+  sweeps = cells.find(results_dir)
+  is_sweep = results_dir in sweeps
+  runs = find_runs(
+    results_dir / cells.RECORDS if is_sweep else results_dir, FLAGS.run_name
+  )
+  if not runs and not sweeps:
+    raise ValueError(f'expected a finished run in {results_dir}, got none')
   out.mkdir(parents=True, exist_ok=True)
-  for name, draw in FIGURES.items():
-    if runs[name] is None:
+  for name in {**FIGURES, **runs}:
+    if name not in runs:
       print(f'{name}: no finished run; launch/run.sh {name} makes one')
       continue
     folder, record = runs[name]
-    figure_files.save(draw(record), out / name)
-    print(f'{name}: {folder} -> {out / name}.png')
+    write_run(name, record, out)
+    print(f'{name}: {folder} -> {out / name}.*')
+  for folder in sweeps:
+    write_sweep(folder, out)
 
 
-def find_run(
-  results_dir: pathlib.Path, experiment: str, run_name: str | None
-) -> tuple[pathlib.Path, dict] | None:
-  """Finds the newest finished run of an experiment.
+def find_runs(
+  results_dir: pathlib.Path, run_name: str | None
+) -> dict[str, tuple[pathlib.Path, dict]]:
+  """Finds the newest finished run of every experiment.
 
   Args:
     results_dir: the folder of all results.
-    experiment: its name.
-    run_name: only the run of this name counts; all do if none.
+    run_name: only runs of this name count; all do if none.
 
   Returns:
-    The run's folder and record; None where there is no finished run.
+    Experiment -> the run's folder and record, where there is one.
 
   Raises:
     ValueError: a record that is none.
   """
-  paths = (results_dir / experiment).glob(f'{run_name or "*"}/record.json')
-  columns = _COLUMNS.get(experiment, _CURVES)
-  runs = [
-    (path.parent, records.load_record(path, columns)) for path in sorted(paths)
-  ]
-  return max(runs, key=lambda run: run[1]['finished'], default=None)
+  runs: dict[str, tuple[pathlib.Path, dict]] = {}
+  for path in sorted(results_dir.glob(f'*/{run_name or "*"}/record.json')):
+    experiment = path.parents[1].name
+    curves = cells.CURVES if experiment in FIGURES else ()
+    record = records.load_record(path, _COLUMNS.get(experiment, curves))
+    best = runs.get(experiment)
+    if best is None or record['finished'] > best[1]['finished']:
+      runs[experiment] = path.parent, record
+  return runs
+
+
+def write_run(experiment: str, record: Mapping, out: pathlib.Path) -> None:
+  """Writes a run's table, and its figure if there is one.
+
+  Args:
+    experiment: whose name the files have.
+    record: of the run.
+    out: the folder of the files, which exists.
+  """
+  table = tables.csv_text(record['table'])
+  (out / f'{experiment}.csv').write_text(table, 'utf-8')
+  if draw := FIGURES.get(experiment):
+    figure_files.save(draw(record), out / experiment)
+
+
+def write_sweep(folder: pathlib.Path, out: pathlib.Path) -> None:
+  """Writes what a sweep says of its models and data sets; says what is missing.
+
+  Args:
+    folder: of the sweep.
+    out: where the folder of the figures is made.
+
+  Raises:
+    ValueError: a grid or a record that is none.
+  """
+  study = cells.read(folder)
+  (out / study.name).mkdir(parents=True, exist_ok=True)
+  files.write(study, out / study.name)
+  print(
+    f'{study.name}: {len(study.cells)} cells of {folder} -> {out / study.name}'
+  )
+  for run, reason in study.missing.items():
+    print(f'{run}: {reason}')
+  if 'no record' in study.missing.values():
+    print(
+      f'launch/sweep.py --grid={folder / cells.GRID} --run_name={study.name} '
+      'makes the records'
+    )
 
 
 if __name__ == '__main__':
-  common.run(main)
+  common.run(main, shared=[])

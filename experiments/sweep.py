@@ -6,7 +6,7 @@
   launch/sweep.py --grid=... --shard=2/8         the second of eight parts
   launch/sweep.py --grid=... --only='*70B*'      what this machine is for
   launch/sweep.py --grid=... --store=gs://BUCKET/FOLDER
-  launch/run.sh figures --results_dir=results/sweeps/NAME/records
+  launch/sweep.py --grid=... --figures           draws at the end
 
 The head of experiments/sweeps/grid.py says how a grid is written.  Any number
 of workers may be started, at any time, on machines that share the folder of
@@ -16,9 +16,12 @@ run.  Whoever takes it goes on where it stopped.  A run whose record was
 published never runs again; one that fails is tried --retries times more, and
 its log is kept.  Machines that share nothing take a --shard each.
 
-Writes results/sweeps/NAME/, NAME being --run_name or the grid's: records/, the
-published ones; claims/, who had what, with the logs of failures; work/, where
-runs write.  With --store the first two are there, and a copy of work/.
+Writes results/sweeps/NAME/, NAME being --run_name or the grid's: grid.txt;
+records/, the published ones; claims/, who had what, with the logs of failures;
+work/, where runs write.  With --store all but the last are there, and a copy of
+that.  --figures writes figures/, from all records that there are by then, as
+`launch/run.sh figures --results_dir=results/sweeps/NAME` does at any time; from
+a bucket they come to results/ first.
 """
 
 import functools
@@ -26,11 +29,13 @@ import pathlib
 import re
 import shlex
 import signal
+import subprocess
 import sys
 
 from absl import flags
 
 from experiments import common
+from experiments.paper import cells
 from experiments.sweeps import claims, grid, table
 from experiments.sweeps import store as store_lib
 from experiments.sweeps import worker as worker_lib
@@ -59,6 +64,9 @@ _COMMAND = flags.DEFINE_string(
 )
 _DRY_RUN = flags.DEFINE_bool('dry_run', False, 'Only say what would be run.')
 _STATUS = flags.DEFINE_bool('status', False, 'Only say where runs stand.')
+_FIGURES = flags.DEFINE_bool(
+  'figures', False, 'Draw all figures and tables when no run is left.'
+)
 
 
 def main():
@@ -69,7 +77,8 @@ def main():
   runs = grid.shard(runs, *parse_shard(_SHARD.value))
   name = FLAGS.run_name or pathlib.Path(_GRID.value).stem
   root = pathlib.Path(FLAGS.results_dir) / 'sweeps' / name
-  store = store_lib.open_store(_STORE.value or str(root))
+  place = _STORE.value or str(root)
+  store = store_lib.open_store(place)
   patience = {'retries': _RETRIES.value, 'lost_after': _LOST_AFTER.value}
   worker = worker_lib.Worker(
     store,
@@ -86,14 +95,37 @@ def main():
     print(table.table_text(runs, standings))
     print(table.sentence(standings))
     return
+  # What figures are drawn from: cells that have no record are named as well.
+  store.write(cells.GRID, pathlib.Path(_GRID.value).read_bytes())
   worker.stop.install()
   standings = worker.work(runs)
-  print(table.sentence(standings))
+  print(table.sentence(standings), flush=True)
   if worker.stop.is_asked:
     sys.exit(128 + signal.SIGTERM)
   if said := table.failures_text(standings):
     print(said, file=sys.stderr)
+  if _FIGURES.value:
+    draw(store, pathlib.Path(place) if store.is_local else root)
+  if said:
     sys.exit(1)
+
+
+def draw(store: store_lib.Store, folder: pathlib.Path) -> None:
+  """Draws figures and tables from what was published, and says so.
+
+  Args:
+    store: of the sweep.
+    folder: of the sweep on this machine.
+
+  Raises:
+    ValueError: figures that could not be drawn.
+  """
+  if not store.is_local:
+    store_lib.get_folder(store, cells.RECORDS, folder / cells.RECORDS)
+    (folder / cells.GRID).write_bytes(store.read(cells.GRID))
+  command = [sys.executable, '-P', '-m', 'experiments.figures']
+  if subprocess.run([*command, f'--results_dir={folder}']).returncode:
+    raise ValueError(f'expected figures of {folder}, got the error above')
 
 
 def parse_shard(text: str) -> tuple[int, int]:

@@ -1,0 +1,1 @@
+"""The figures and tables of a study, from the records of its sweep alone."""
