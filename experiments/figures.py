@@ -12,12 +12,12 @@ Where --results_dir is the folder of a sweep, or holds some, FOLDER/<sweep>/ has
 what its cells, each a model on a data set, say together:
 
   moments               mu and mu2
-  curves, curves-MODEL  D of drafters against capacity, and all bounds
+  curves-MODEL          D of drafters against capacity, and all bounds
   relation              bounds, and what the best drafter achieved
   plans                 what to run, and how much faster that is
 
 Tables are .csv, and .tex for the package booktabs; those of curves and of the
-relation are cut down to the largest trees there.  Cells without a record are
+relation are cut down to the largest trees there.  Runs without a record are
 named, and nothing stands in for them.  The same records give the same bytes.
 """
 
@@ -90,7 +90,8 @@ def main():
   if not runs and not sweeps:
     raise ValueError(f'expected a finished run in {results_dir}, got none')
   out.mkdir(parents=True, exist_ok=True)
-  for name in {**FIGURES, **runs}:
+  # What a sweep lacks is told by its grid.
+  for name in runs if is_sweep else {**FIGURES, **runs}:
     if name not in runs:
       print(f'{name}: no finished run; launch/run.sh {name} makes one')
       continue

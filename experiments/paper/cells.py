@@ -53,7 +53,8 @@ class Study(NamedTuple):
   Attributes:
     name: of the sweep.
     cells: model by model, both in the order of the grid.
-    missing: runs without a record, as EXPERIMENT/MODEL+DATA, and why.
+    missing: runs that there is no record of, as EXPERIMENT/RUN, and why: those
+      of the grid that did not finish, and those that a cell lacks in the grid.
   """
 
   name: str
@@ -97,19 +98,19 @@ def read(folder: pathlib.Path) -> Study:
     ValueError: a grid or a record that is none.
   """
   runs = grid.load(folder / GRID)
-  paths = {run.path for run in runs}
+  place = lambda run: folder / RECORDS / run / 'record.json'
+  missing = {r.path: 'no record' for r in runs if not place(r.path).exists()}
   names = [run.name for run in runs if run.name.count('+') == 1]
   pairs = list(dict.fromkeys(tuple(name.split('+')) for name in names))
   models = list(dict.fromkeys(model for model, _ in pairs))
-  cells, missing = [], {}
+  cells = []
   for model, data in sorted(pairs, key=lambda pair: models.index(pair[0])):
     found = {}
     for experiment, columns in EXPERIMENTS.items():
       run = f'{experiment}/{model}+{data}'
-      path = folder / RECORDS / run / 'record.json'
-      if path.exists():
-        found[experiment] = records.load_record(path, columns)
+      if place(run).exists():
+        found[experiment] = records.load_record(place(run), columns)
       else:
-        missing[run] = 'no record' if run in paths else 'not in the grid'
+        missing.setdefault(run, 'not in the grid')
     cells.append(Cell(model, data, found))
   return Study(folder.resolve().name, cells, missing)

@@ -4,13 +4,13 @@ from collections.abc import Mapping
 
 import matplotlib.figure
 
-from experiments import recipes
 from experiments.paper import cells as cells_lib
 from experiments.paper import tables
 from specjax import plotting
 
 _COLUMNS = ('model', 'data', 'curve', 'recipe', 'capacity', 'D')
 
+# Other drafters are there to measure with, and are not drawn.
 DRAFTERS = {
   'eagle': plotting.Style('EAGLE-3', 'tab:purple', '-', 'o'),
   'model': plotting.Style('smaller model', 'tab:cyan', '-', '*'),
@@ -63,7 +63,7 @@ def rows_of(cell: cells_lib.Cell) -> list[dict]:
   main, other = (
     cell.records.get(name) for name in ('speed_of_light', 'acceptance')
   )
-  # Curve -> its rows, of the record that is named last.
+  # Curve -> its rows; those of `acceptance` take the place of the main job's.
   found: dict[str, list[Mapping]] = {}
   temperature = 1.0
   if main:
@@ -193,11 +193,9 @@ def _best_recipes(record, table):
   """Returns drafter -> the recipe that won most, all sizes together."""
   found = {}
   for name, recipe in record['recipes'].items():
-    drafter = recipe['drafter']
+    drafter, none = recipe['drafter'], ('', 0.0)
     won = sum(row['D'] for row in _curve(table, name))
-    if drafter in recipes.YARDSTICKS or recipe['rule'] != 'match' or not won:
-      continue
-    if won > found.get(drafter, ('', 0.0))[1]:
+    if recipe['rule'] == 'match' and won > found.get(drafter, none)[1]:
       found[drafter] = name, won
   return {drafter: name for drafter, (name, _) in found.items()}
 

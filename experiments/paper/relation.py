@@ -23,7 +23,7 @@ _HEADS = {
 }
 _MARKERS = 'osD^vXP*<>'
 _FILLED = {'marker': 'o', 'markerfacecolor': 'black'}
-_TICKS = (1, 1.25, 1.5, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64)
+_TICKS = (1, 1.5, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64)
 _LINES = (
   {'linestyle': '-', 'color': 'tab:blue'},
   {'linestyle': '--', 'color': 'tab:orange'},
@@ -93,7 +93,7 @@ def draw(study: cells_lib.Study) -> matplotlib.figure.Figure | None:
     fontsize=8,
   )
   figure.suptitle(
-    f'{study.name}: what bounds allow and what was achieved (95 % over prompts)'
+    f'{study.name}: what bounds allow and what was achieved (bars: 95 %)'
   )
   return figure
 

@@ -6,6 +6,7 @@ import pathlib
 import reference_measured as measured
 
 from experiments import curves, records
+from experiments.sweeps import grid
 
 CAPACITIES = [1, 4, 16]
 
@@ -108,6 +109,11 @@ def plan(shift=0.0):
   return measured.record('plan', [row], left_out=[place])
 
 
+def train(shift=0.0):
+  """A record of something that no cell is drawn from."""
+  return measured.record('train', [{'step': 0, 'loss': shift}])
+
+
 MAKERS = {
   'speed_of_light': main_job,
   'acceptance': acceptance,
@@ -116,19 +122,27 @@ MAKERS = {
 }
 
 
-def write(folder: pathlib.Path, without=(), experiments=tuple(MAKERS)):
-  """Writes a sweep's folder, all cells different, without some of its runs."""
+def write(folder: pathlib.Path, without=(), experiments=('train', *MAKERS)):
+  """Writes a sweep's folder, all cells different, without some of its runs.
+
+  Args:
+    folder: made.
+    without: runs that have no record, as EXPERIMENT/RUN.
+    experiments: all others have none either.
+
+  Returns:
+    The folder.
+  """
   folder.mkdir(parents=True, exist_ok=True)
   (folder / 'grid.txt').write_text(GRID)
-  cells = itertools.product(['wide', 'deep'], ['chat', 'code'])
-  for number, (model, data) in enumerate(cells):
-    for experiment in experiments:
-      run = f'{experiment}/{model}+{data}'
-      if run not in without:
-        path = folder / 'records' / run
-        path.mkdir(parents=True)
-        content = MAKERS[experiment](number / 8)
-        records.write_json(path / 'record.json', content)
+  cells = ['wide+chat', 'wide+code', 'deep+chat', 'deep+code']
+  for run in grid.parse(GRID):
+    if run.experiment in experiments and run.path not in without:
+      path = folder / 'records' / run.path
+      path.mkdir(parents=True)
+      number = cells.index(run.name) if run.name in cells else 9
+      content = {**MAKERS, 'train': train}[run.experiment](number / 8)
+      records.write_json(path / 'record.json', content)
   return folder
 
 

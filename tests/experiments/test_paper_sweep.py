@@ -7,6 +7,9 @@ import commands
 import pytest
 import reference_paper
 
+from experiments import records, sweep
+from experiments.sweeps import store as store_lib
+
 # Stands for an experiment: gives the record that was made for the run.
 COPY = """
 import pathlib, shutil, sys
@@ -28,10 +31,10 @@ speed_of_light --run_name={model}+chat --made=%s
 def command(tmp_path):
   """Sweeps with --figures; of one cell the main job has no record."""
   made = reference_paper.write(tmp_path / 'made', ['speed_of_light/deep+chat'])
-  records = made / 'records'
+  place = made / 'records'
   (tmp_path / 'copy.py').write_text(COPY)
   grid = tmp_path / 'study.txt'
-  grid.write_text(GRID % (records, records))
+  grid.write_text(GRID % (place, place))
   copy = [sys.executable, '-I', '-S', str(tmp_path / 'copy.py')]
 
   def run(**flags):
@@ -75,6 +78,19 @@ def test_what_failed_is_said_and_named(command, tmp_path):
   )
   assert 'speed_of_light/deep+chat: no record' in done.stdout.splitlines()
   assert names(place / 'figures') == {'shared'}
+
+
+def test_of_a_bucket_records_and_grid_come_first(tmp_path):
+  bucket = store_lib.open_store(f'memory://{tmp_path.name}')
+  made = tmp_path / 'made' / 'train' / 'wide'
+  made.mkdir(parents=True)
+  records.write_json(made / 'record.json', reference_paper.train(0.5))
+  store_lib.put_folder(bucket, tmp_path / 'made', 'records')
+  bucket.write('grid.txt', reference_paper.GRID.encode())
+  folder = tmp_path / 'here'
+  sweep.draw(bucket, folder)
+  assert 'train.csv' in names(folder / 'figures')
+  assert (folder / 'grid.txt').read_text() == reference_paper.GRID
 
 
 def test_what_could_not_be_drawn_is_an_error(command, tmp_path):
