@@ -1,4 +1,4 @@
-"""GGUF files: metadata, configuration and tensors, dequantised when read.
+"""GGUF files: metadata, configuration and tensors, as values or in blocks.
 
 Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
 """
@@ -11,6 +11,7 @@ import gguf
 import numpy as np
 
 from specjax.checkpoint import configs, weights
+from specjax.llama import blocks as blocks_lib
 from specjax.llama import config as llama_config
 from specjax.llama import rope
 
@@ -37,18 +38,20 @@ class GgufFile(NamedTuple):
   source: weights.Source
 
 
-def read(path: pathlib.Path) -> GgufFile:
+def read(path: pathlib.Path, blocks: bool = False) -> GgufFile:
   """Opens a GGUF file; tensors are read when they are asked for.
 
   Args:
     path: of the file.
+    blocks: whether matrices are read as they are, in blocks of Q4_1 or Q8_0,
+      rather than as values.
 
   Returns:
     The open file.
 
   Raises:
-    ValueError: the file is missing, truncated or not GGUF, or its model is not
-      supported.
+    ValueError: the file is missing, truncated or not GGUF, its model is not
+      supported, or its matrices are not in such blocks.
   """
   if not path.is_file():
     raise ValueError(f'expected a file {path}, got none')
@@ -61,8 +64,10 @@ def read(path: pathlib.Path) -> GgufFile:
     ) from error
   tensors = {tensor.name: tensor for tensor in reader.tensors}
 
-  def read_tensor(name: str) -> np.ndarray:
+  def read_tensor(name: str) -> np.ndarray | blocks_lib.Blocks:
     tensor = tensors[name]
+    if blocks and len(tensor.shape) == 2:
+      return _blocks(tensor)
     return gguf.dequantize(tensor.data, tensor.tensor_type)
 
   config = configs.from_gguf(metadata, 'output.weight' not in tensors)
@@ -76,6 +81,27 @@ def read(path: pathlib.Path) -> GgufFile:
     interleaved=metadata['general.architecture'] == 'llama',
   )
   return GgufFile(metadata, config, source)
+
+
+def _blocks(tensor):
+  """Takes a matrix apart, `[out, in]`, and changes no number."""
+  kind = tensor.tensor_type.name
+  if kind not in ('Q4_1', 'Q8_0'):
+    raise ValueError(
+      f'expected matrices in blocks of Q4_1 or Q8_0, got {tensor.name} of '
+      f'{kind}'
+    )
+  _, num_bytes = gguf.GGML_QUANT_SIZES[tensor.tensor_type]
+  rows = np.asarray(tensor.data)
+  found = rows.reshape(len(rows), -1, num_bytes)
+  half = lambda i: found[..., 2 * i : 2 * i + 2].copy().view(np.float16)[..., 0]
+  flat = lambda quants: quants.astype(np.int8).reshape(len(rows), -1)
+  if kind == 'Q8_0':
+    return blocks_lib.Blocks(flat(found[..., 2:].view(np.int8)), half(0))
+  # A byte holds an input of the first half of a block, and one of the second.
+  pairs = found[..., 4:]
+  quants = np.concatenate([pairs & 15, pairs >> 4], axis=-1)
+  return blocks_lib.Blocks(flat(quants), half(0), half(1))
 
 
 def _llama3_rope(config, divisors):

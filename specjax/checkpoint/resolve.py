@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from specjax import parallel
 from specjax import tokenizer as tokenizer_lib
 from specjax.checkpoint import gguf_file, hf, orbax_store, weights
+from specjax.llama import linear
 from specjax.llama import model as llama_model
 
 EMBEDDED = 'smollm2-135m'
@@ -31,7 +32,11 @@ class Checkpoint(NamedTuple):
 
 
 def load(
-  model: str, dtype: jnp.dtype, layout: parallel.Layout | None = None
+  model: str,
+  dtype: jnp.dtype,
+  layout: parallel.Layout | None = None,
+  blocks: bool = False,
+  order: str = 'in_out',
 ) -> Checkpoint:
   """Finds and loads a model.
 
@@ -42,6 +47,9 @@ def load(
     dtype: of the parameters.
     layout: devices whose groups share out a copy of the parameters each; None
       for one device.
+    blocks: whether matrices stay in the blocks of a GGUF file, Q4_1 or Q8_0;
+      they compute in float32, and to the same.
+    order: how the matrices of layers are stored, of `linear.ORDERS`.
 
   Returns:
     The model.
@@ -49,22 +57,17 @@ def load(
   Raises:
     ValueError: lists what is accepted, or names what is wrong with the file.
   """
-  if model == EMBEDDED:
-    return _from_gguf(embedded_file(), EMBEDDED, dtype, layout)
-  path = pathlib.Path(model).expanduser()
-  if path.suffix == '.gguf' and path.is_file():
-    return _from_gguf(path, path.stem, dtype, layout)
-  if (path / orbax_store.CARD).is_file():
-    params = orbax_store.load(path, dtype, layout)
-  elif (path / 'config.json').is_file():
-    params = weights.assemble(*hf.read(path), dtype, layout)
-  else:
+  _check_storage(dtype, layout, blocks, order)
+  params, tokenizer, name = _read(model, dtype, layout, blocks)
+  # Ids past the embedding would be clamped to its last row unnoticed.
+  if tokenizer.vocab_size > params.config.vocab_size:
     raise ValueError(
-      f'expected a model: {EMBEDDED}, a .gguf file, a Hugging Face folder '
-      f'(config.json) or a folder of ours ({orbax_store.CARD}), got {model!r}'
+      f'expected a tokenizer of at most {params.config.vocab_size} ids, the '
+      f'size of the embedding of {name}, got {tokenizer.vocab_size}'
     )
-  name = path.resolve().name
-  return _checked(params, tokenizer_lib.from_json(path), name)
+  layers = linear.ordered(params.weights['layers'], order)
+  params = params.replace(weights=params.weights | {'layers': layers})
+  return Checkpoint(params, tokenizer, name)
 
 
 def embedded_file() -> pathlib.Path:
@@ -89,17 +92,42 @@ def embedded_file() -> pathlib.Path:
   return files[0]
 
 
-def _from_gguf(path, name, dtype, layout):
-  file = gguf_file.read(path)
-  params = weights.assemble(file.config, file.source, dtype, layout)
-  return _checked(params, tokenizer_lib.from_gguf(file.metadata), name)
-
-
-def _checked(params, tokenizer, name):
-  """Ids past the embedding would be clamped to its last row unnoticed."""
-  if tokenizer.vocab_size > params.config.vocab_size:
+def _check_storage(dtype, layout, blocks, order):
+  if blocks and dtype != jnp.float32:
+    raise ValueError(f'expected float32 with blocks, got {dtype}')
+  if layout is None or layout.num_parts == 1:
+    return
+  if blocks or order != 'in_out':
     raise ValueError(
-      f'expected a tokenizer of at most {params.config.vocab_size} ids, the '
-      f'size of the embedding of {name}, got {tokenizer.vocab_size}'
+      'expected a model that devices share out in values and in_out, got '
+      f'{"blocks" if blocks else order}'
     )
-  return Checkpoint(params, tokenizer, name)
+
+
+def _read(model, dtype, layout, blocks):
+  """Returns parameters, tokenizer and name."""
+  if model == EMBEDDED:
+    return *_from_gguf(embedded_file(), dtype, layout, blocks), EMBEDDED
+  path = pathlib.Path(model).expanduser()
+  if path.suffix == '.gguf' and path.is_file():
+    return *_from_gguf(path, dtype, layout, blocks), path.stem
+  is_ours = (path / orbax_store.CARD).is_file()
+  if not is_ours and not (path / 'config.json').is_file():
+    raise ValueError(
+      f'expected a model: {EMBEDDED}, a .gguf file, a Hugging Face folder '
+      f'(config.json) or a folder of ours ({orbax_store.CARD}), got {model!r}'
+    )
+  if blocks:
+    raise ValueError(f'expected a .gguf file to read in blocks, got {model!r}')
+  if is_ours:
+    params = orbax_store.load(path, dtype, layout)
+  else:
+    params = weights.assemble(*hf.read(path), dtype, layout)
+  return params, tokenizer_lib.from_json(path), path.resolve().name
+
+
+def _from_gguf(path, dtype, layout, blocks):
+  """Returns parameters and tokenizer."""
+  file = gguf_file.read(path, blocks)
+  params = weights.assemble(file.config, file.source, dtype, layout)
+  return params, tokenizer_lib.from_gguf(file.metadata)

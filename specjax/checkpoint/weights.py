@@ -14,6 +14,7 @@ import numpy as np
 from flax import nnx
 
 from specjax import parallel
+from specjax.llama import blocks as blocks_lib
 from specjax.llama import config as llama_config
 from specjax.llama import model as llama_model
 from specjax.llama import split
@@ -67,14 +68,14 @@ class Source(NamedTuple):
   Attributes:
     style: 'hf' or 'gguf', whose names they are.
     names: of all tensors.
-    read: name -> array, called once a tensor.
+    read: name -> array, or matrix in blocks; called once a tensor.
     interleaved: whether RoPE turns neighbouring rows of a head, as in Llama
       GGUF files, rather than row `i` with row `i + H/2`.
   """
 
   style: str
   names: frozenset[str]
-  read: Callable[[str], np.ndarray]
+  read: Callable[[str], np.ndarray | blocks_lib.Blocks]
   interleaved: bool = False
 
 
@@ -107,14 +108,15 @@ def assemble(
   Args:
     config: of the model.
     source: its tensors.
-    dtype: of the parameters.
+    dtype: of the parameters; blocks stay what they are.
     layout: devices whose groups share out a copy each; None for one device.
 
   Returns:
     The parameters.
 
   Raises:
-    ValueError: names a tensor that is missing, unused or misshapen.
+    ValueError: names a tensor that is missing, unused or misshapen, or in
+      blocks of another kind than the same of the first layer.
   """
   expected = shapes(config, dtype)
   outer = [name for name in OUTER if name.ours in expected.weights]
@@ -123,20 +125,16 @@ def assemble(
 
   def read(name, number, shape):
     values = _tensor(config, source, name, number, shape)
+    if not isinstance(values, blocks_lib.Blocks):
+      values = np.asarray(values, dtype)
     where = sharding(config, name.ours, layout, number)
     # What a source hands out may be the file itself, mapped read-only.
-    values = np.asarray(values, dtype)
     return jax.device_put(values, where, may_alias=False)
 
   def stack(name):
     shape = expected.weights['layers'][name.ours].shape
-    where = sharding(config, name.ours, layout)
-    values = jnp.zeros(shape, dtype, device=where)
-    for number in range(config.num_layers):
-      values = _put(values, read(name, number, shape[1:]), number)
-      # Or reading would run ahead, and fill the host.
-      values.block_until_ready()
-    return values
+    layers = (read(name, i, shape[1:]) for i in range(config.num_layers))
+    return _stack(layers, shape[0], sharding(config, name.ours, layout), name)
 
   weights = {
     name.ours: read(name, None, expected.weights[name.ours].shape)
@@ -186,7 +184,9 @@ def check_names(found: Set[str], expected: Set[str]) -> None:
     raise ValueError(f'expected no other tensors, got {_some(unused)}')
 
 
-def tensor(source: Source, name: str, shape: tuple[int, ...]) -> np.ndarray:
+def tensor(
+  source: Source, name: str, shape: tuple[int, ...]
+) -> np.ndarray | blocks_lib.Blocks:
   """Reads one tensor.
 
   Args:
@@ -236,8 +236,26 @@ def _tensor(config, source, name, number, shape):
   file_shape = shape[::-1] if name.transposed else shape
   values = tensor(source, file_name, file_shape)
   if name.rotary and source.interleaved:
-    values = _halves_from_pairs(values, config.head_dim)
-  return values.T if name.transposed else values
+    turn = functools.partial(_halves_from_pairs, head_dim=config.head_dim)
+    values = jax.tree.map(turn, values)
+  return jax.tree.map(np.transpose, values) if name.transposed else values
+
+
+def _stack(layers, num_layers, where, name):
+  """Puts layers into an array of all of them, one after the other."""
+  stack = None
+  for number, values in enumerate(layers):
+    if stack is None:
+      empty = lambda x: jnp.zeros((num_layers, *x.shape), x.dtype, device=where)
+      stack = jax.tree.map(empty, values)
+    if jax.tree.structure(values) != jax.tree.structure(stack):
+      raise ValueError(
+        f'expected {name.ours} of all layers in blocks of one kind, got '
+        f'another in layer {number}'
+      )
+    # Waits, or reading would run ahead, and fill the host.
+    stack = jax.block_until_ready(_put(stack, values, number))
+  return stack
 
 
 def _halves_from_pairs(values, head_dim):
@@ -248,4 +266,5 @@ def _halves_from_pairs(values, head_dim):
 
 @functools.partial(jax.jit, donate_argnums=0)
 def _put(stack, values, number):
-  return stack.at[number].set(values)
+  put = lambda stack, x: stack.at[number].set(x)
+  return jax.tree.map(put, stack, values)

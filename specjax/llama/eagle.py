@@ -198,7 +198,8 @@ def tied(params: Params, verifier: llama_model.Params) -> Params:
   """
   if not params.config.layer.tie_embeddings:
     return params
-  rows = llama_model.head_matrix(verifier)[params.token_ids]
+  matrix = llama_model.head_matrix(verifier)
+  rows = linear.take_rows(matrix, params.token_ids)
   rows = rows.astype(params.weights['fuse'].dtype)
   return params.replace(weights={**params.weights, 'head': rows})
 

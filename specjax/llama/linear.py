@@ -1,22 +1,57 @@
 """How weights are stored and multiplied: the only file that knows.
 
 A matrix is stored `[in, out]`, a stack of them `[L, in, out]`; the head, like
-the embedding, is stored by token, `[V, E]`.  Storage is float32, bfloat16 or
-float16; float16 is storage only, and computes in float32.
+the embedding, is stored by token, `[V, E]`.  Each is an array of float32,
+bfloat16 or float16, of which float16 is storage only and computes in float32;
+or `blocks.Blocks`.  A `Matrix` is stored `[out, in]`, or both ways.
 
-On a CPU a layer is fast where each matrix passes through the cache once.  A
-scan over layers copies every matrix out of its stack, and since none of these
-copies needs another, XLA makes all of them before the first product: too many
-for the cache.  So a matrix of a stack is an `Entry`, which the product reads,
-and on a CPU no sooner than its input is there.
+What is fast on a CPU:
+
+One row is multiplied as it comes from memory, by a matrix `[out, in]`: a loop
+of XLA's own, which takes blocks apart on its way.  It computes its input anew
+for every output, unless that is done before.
+
+Several rows are multiplied by a matrix in the cache, `[in, out]`, and each
+should pass through the cache once.  A scan over layers copies every matrix out
+of its stack, and since none of these copies needs another, XLA makes all of
+them before the first product: too many for the cache.  So a matrix of a stack
+is an `Entry`, which is read no sooner than its input is there.
 """
 
 from collections.abc import Mapping
 from typing import NamedTuple
 
+import flax.struct
 import jax
 import jax.numpy as jnp
 from jax import lax
+
+from specjax.llama import blocks as blocks_lib
+
+Stored = jax.Array | blocks_lib.Blocks
+
+ORDERS = ('in_out', 'out_in', 'both')
+
+# Values of a head in blocks that are taken apart at a time: 4 MB.
+_CHUNK = 2**20
+
+
+@flax.struct.dataclass
+class Matrix:
+  """A matrix or a stack of them, stored in one order or in both.
+
+  Attributes:
+    in_out: `[..., in, out]`, or None.
+    out_in: `[..., out, in]`.
+  """
+
+  in_out: Stored | None
+  out_in: Stored
+
+  @property
+  def ndim(self) -> int:
+    """2, or 3 for a stack."""
+    return self.out_in.ndim
 
 
 class Entry(NamedTuple):
@@ -27,7 +62,7 @@ class Entry(NamedTuple):
     number: int32 in `[0, L)`.
   """
 
-  stack: jax.Array
+  stack: Stored | Matrix
   number: jax.Array
 
 
@@ -43,8 +78,35 @@ def compute_dtype(storage: jnp.dtype) -> jnp.dtype:
   return jnp.bfloat16 if storage == jnp.bfloat16 else jnp.float32
 
 
+def ordered(
+  stacks: Mapping[str, Stored], order: str
+) -> dict[str, Stored | Matrix]:
+  """Stores the matrices of layers in another order.
+
+  Args:
+    stacks: of all layers, vectors `[L, size]` and matrices `[L, in, out]`.
+    order: of `ORDERS`.
+
+  Returns:
+    The same, the matrices in that order.
+
+  Raises:
+    ValueError: an unknown order.
+  """
+  if order not in ORDERS:
+    raise ValueError(f'expected an order of {ORDERS}, got {order!r}')
+
+  def store(stack):
+    if stack.ndim < 3 or order == 'in_out':
+      return stack
+    out_in = jax.tree.map(lambda x: x.swapaxes(1, 2), stack)
+    return Matrix(stack if order == 'both' else None, out_in)
+
+  return {name: store(stack) for name, stack in stacks.items()}
+
+
 def entries(
-  stacks: Mapping[str, jax.Array], number: jax.Array
+  stacks: Mapping[str, Stored | Matrix], number: jax.Array
 ) -> dict[str, jax.Array | Entry]:
   """One layer's weights, of which the matrices are yet to be read.
 
@@ -62,7 +124,9 @@ def entries(
 
 
 def matmul(
-  x: jax.Array, w: jax.Array | Entry, after: jax.Array | None = None
+  x: jax.Array,
+  w: Stored | Matrix | Entry,
+  after: jax.Array | None = None,
 ) -> jax.Array:
   """`x w`, summed in float32.
 
@@ -75,12 +139,19 @@ def matmul(
   Returns:
     `[..., out]`, of the type of `x`.
   """
-  if isinstance(w, Entry):
-    w = w.stack[_behind(w.number, x if after is None else after)]
-  return _dot(x, w, 0).astype(x.dtype)
+  w, number = w if isinstance(w, Entry) else (w, None)
+  w, is_turned = _choose(w, is_row=_is_row(x))
+  if is_turned and _is_row(x):
+    x = _computed(x)
+  elif number is not None:
+    number = _behind(number, x if after is None else after)
+  if number is not None:
+    w = jax.tree.map(lambda stack: stack[number], w)
+  w = _values(w)
+  return _dot(x, w.T if is_turned else w).astype(x.dtype)
 
 
-def matmul_rows(x: jax.Array, w: jax.Array) -> jax.Array:
+def matmul_rows(x: jax.Array, w: Stored) -> jax.Array:
   """`x wᵀ` for a matrix stored by output, kept in float32.
 
   Args:
@@ -90,25 +161,91 @@ def matmul_rows(x: jax.Array, w: jax.Array) -> jax.Array:
   Returns:
     `[..., out]` float32.
   """
-  return _dot(x, w, 1)
+  if _is_row(x):
+    x = _computed(x)
+  return _by_chunks(x, w) if isinstance(w, blocks_lib.Blocks) else _dot(x, w.T)
+
+
+def take_rows(w: Stored, numbers: jax.Array) -> jax.Array:
+  """Some rows of a matrix.
+
+  Args:
+    w: `[rows, size]`.
+    numbers: `[...]` int32.
+
+  Returns:
+    `[..., size]`, of the type of the weights.
+  """
+  return _values(jax.tree.map(lambda x: x[numbers], w))
+
+
+def _choose(w, is_row):
+  """Returns what is to be multiplied, and whether it is `[out, in]`."""
+  if not isinstance(w, Matrix):
+    return w, False
+  if is_row or w.in_out is None:
+    return w.out_in, True
+  return w.in_out, False
+
+
+def _is_row(x):
+  return x.size == x.shape[-1]
+
+
+def _computed(x):
+  """Returns `x`, on a CPU as an array that is ready before it is used."""
+
+  def by_branch():
+    # The branch that is never taken keeps XLA from merging what makes `x` into
+    # what uses it; an optimization_barrier would be removed before.
+    return lax.cond(_false(x), jnp.zeros_like, lambda x: x, x)
+
+  return lax.platform_dependent(cpu=by_branch, default=lambda: x)
 
 
 def _behind(number, x):
-  """Returns `number`, on a CPU by way of `x`."""
+  """Returns `number`, on a CPU no sooner than `x` is there."""
 
   def wait():
-    # Adds 0, which XLA cannot know; an optimization_barrier would be removed
-    # before the order is made.
-    return number + (x[(0,) * x.ndim] > jnp.inf).astype(number.dtype)
+    return number + _false(x).astype(number.dtype)
 
   return lax.platform_dependent(cpu=wait, default=lambda: number)
 
 
-def _dot(x, w, contracted):
+def _false(x):
+  """Compares one number of `x`, which it takes; XLA does not foresee it."""
+  return x[(0,) * x.ndim] > jnp.inf
+
+
+def _by_chunks(x, w):
+  """`x wᵀ`, some outputs after the other."""
+  rows = x.reshape(-1, x.shape[-1])
+  num_outputs, num_inputs = w.shape
+  size = min(max(_CHUNK // num_inputs, 1), num_outputs)
+
+  def step(i, out):
+    # The last chunk overlaps the one before.
+    start = jnp.minimum(i * size, num_outputs - size)
+    part = jax.tree.map(
+      lambda y: lax.dynamic_slice_in_dim(y, start, size, axis=0), w
+    )
+    found = _dot(rows, part.values().T)
+    return lax.dynamic_update_slice_in_dim(out, found, start, axis=1)
+
+  out = jnp.zeros((len(rows), num_outputs), jnp.float32)
+  out = lax.fori_loop(0, -(-num_outputs // size), step, out)
+  return out.reshape(*x.shape[:-1], num_outputs)
+
+
+def _values(w):
+  return w.values() if isinstance(w, blocks_lib.Blocks) else w
+
+
+def _dot(x, w):
   return lax.dot_general(
     x,
     w.astype(x.dtype),
-    (((x.ndim - 1,), (contracted,)), ((), ())),
+    (((x.ndim - 1,), (0,)), ((), ())),
     precision=lax.Precision.HIGHEST,
     preferred_element_type=jnp.float32,
   )

@@ -118,7 +118,8 @@ def embed(params: Params, tokens: jax.Array) -> jax.Array:
     `[..., E]` in the compute type of the weights.
   """
   table = params.weights['embed']
-  return table[tokens].astype(linear.compute_dtype(table.dtype))
+  vectors = linear.take_rows(table, tokens)
+  return vectors.astype(linear.compute_dtype(table.dtype))
 
 
 def head(params: Params, hidden: jax.Array) -> jax.Array:
@@ -134,7 +135,7 @@ def head(params: Params, hidden: jax.Array) -> jax.Array:
   return linear.matmul_rows(hidden, head_matrix(params))
 
 
-def head_matrix(params: Params) -> jax.Array:
+def head_matrix(params: Params) -> linear.Stored:
   """Returns the matrix of `head`, `[V, E]`; the embedding where it is tied.
 
   Args:

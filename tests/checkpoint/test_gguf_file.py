@@ -1,4 +1,5 @@
 import gguf
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -6,7 +7,8 @@ import reference_checkpoint
 
 from specjax.checkpoint import configs, gguf_file, weights
 from specjax.llama import config as llama_config
-from specjax.llama import rope
+from specjax.llama import linear, mask, rope
+from specjax.llama import model as llama_model
 
 # llama.cpp names, written out here on their own.
 NAMES = {
@@ -94,6 +96,22 @@ def assert_holds(file, config, held):
   np.testing.assert_array_equal(got.weights['embed'], expected.weights['embed'])
 
 
+@jax.jit
+def logits(params, tokens, block_mask=None, depths=None):
+  """Of every token, without a cache; a chain if no mask is given."""
+  size = tokens.shape[1]
+  cache = llama_model.empty_cache(params, 1, 1)
+  hidden, *_ = llama_model.forward(
+    params,
+    tokens,
+    (jnp.arange(size) if depths is None else depths)[None],
+    cache,
+    mask.committed(cache.length, 1),
+    mask.causal(size) if block_mask is None else block_mask,
+  )
+  return llama_model.head(params, hidden)
+
+
 @pytest.mark.parametrize(
   'kind', [TYPES.F32, TYPES.F16, TYPES.BF16, TYPES.Q8_0, TYPES.Q4_1]
 )
@@ -108,6 +126,45 @@ def test_each_kind_of_model_is_read(tmp_path, case):
   file = gguf_file.read(tmp_path / 'm.gguf')
   assert_holds(file, CASES[case], held)
   assert file.metadata['general.architecture'] == CASES[case]['model_type']
+
+
+@pytest.mark.parametrize('kind', [TYPES.Q8_0, TYPES.Q4_1])
+@pytest.mark.parametrize('order', linear.ORDERS)
+def test_blocks_are_multiplied_as_their_values(tmp_path, kind, order):
+  path = tmp_path / 'm.gguf'
+  write(path, CASES['llama2'], kind)
+  expected, got = (
+    weights.assemble(file.config, file.source, jnp.float32)
+    for file in (gguf_file.read(path), gguf_file.read(path, blocks=True))
+  )
+  layers = linear.ordered(got.weights['layers'], order)
+  got = got.replace(weights=got.weights | {'layers': layers})
+  tokens = jnp.array([[3, 1, 4, 1, 5]])
+  of_values, of_blocks = logits(expected, tokens), logits(got, tokens)
+  assert np.std(of_values) > 0.1
+  atol = 1e-5 if order != 'out_in' else 1e-4
+  np.testing.assert_allclose(of_blocks, of_values, atol=atol)
+  # A tree of three branches, each node run as the end of a chain of its own.
+  parents = [-1, 0, 1, 0, 0]
+  below = np.eye(5, dtype=bool)
+  for node, parent in enumerate(parents[1:], 1):
+    below[node] |= below[parent]
+  in_tree = logits(got, tokens, jnp.asarray(below[None]), below.sum(1) - 1)
+  for node in range(5):
+    route = np.flatnonzero(below[node])
+    alone = logits(
+      got, jnp.zeros_like(tokens).at[0, : len(route)].set(tokens[0, route])
+    )
+    np.testing.assert_allclose(
+      in_tree[:, node], alone[:, len(route) - 1], atol=1e-4
+    )
+
+
+def test_matrices_that_are_not_in_blocks_are_named(tmp_path):
+  write(tmp_path / 'm.gguf', CASES['llama2'], TYPES.F16)
+  file = gguf_file.read(tmp_path / 'm.gguf', blocks=True)
+  with pytest.raises(ValueError, match='Q4_1 or Q8_0, got .* of F16'):
+    weights.assemble(file.config, file.source, jnp.float32)
 
 
 def test_llama3_scaling_is_recovered_from_its_tensor(tmp_path):

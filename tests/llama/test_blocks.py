@@ -1,0 +1,64 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from specjax.llama import blocks, linear
+
+
+def random_blocks(seed, num_outputs, num_inputs, with_offsets=True):
+  """Blocks `[out, in]`, and their values by a loop over inputs in float64."""
+  rng = np.random.RandomState(seed)
+  quants = rng.randint(-128, 128, (num_outputs, num_inputs)).astype(np.int8)
+  of_blocks = (num_outputs, num_inputs // 32)
+  scales, offsets = rng.randn(2, *of_blocks).astype(np.float16)
+  if not with_offsets:
+    offsets = np.zeros_like(offsets)
+  values = np.empty(quants.shape)
+  for i in range(num_inputs):
+    scale, offset = (
+      x[:, i // 32].astype(np.float64) for x in (scales, offsets)
+    )
+    values[:, i] = scale * quants[:, i] + offset
+  stored = blocks.Blocks(quants, scales, offsets if with_offsets else None)
+  return jax.tree.map(jnp.asarray, stored), values
+
+
+@pytest.mark.parametrize('with_offsets', [True, False])
+def test_values_are_scale_times_number_and_offset(with_offsets):
+  out_in, values = random_blocks(0, 3, 64, with_offsets)
+  in_out = jax.tree.map(jnp.transpose, out_in)
+  np.testing.assert_array_equal(out_in.values(), values.astype(np.float32))
+  np.testing.assert_array_equal(in_out.values(), values.T.astype(np.float32))
+  assert (in_out.shape, in_out.ndim, in_out.dtype) == ((64, 3), 2, jnp.float32)
+
+
+@pytest.mark.parametrize('order', linear.ORDERS)
+@pytest.mark.parametrize('num_rows', [1, 3])
+def test_products_are_those_of_the_values(order, num_rows):
+  layers = [random_blocks(seed, 5, 64) for seed in range(2)]
+  stored = [stored for stored, _ in layers]
+  stack = jax.tree.map(lambda *x: jnp.stack(x).swapaxes(1, 2), *stored)
+  x = np.random.RandomState(9).randn(1, num_rows, 64).astype(np.float32)
+  stacks = linear.ordered({'w': stack}, order)
+
+  @jax.jit
+  def product(x, stacks, number):
+    return linear.matmul(x, linear.entries(stacks, number)['w'])
+
+  for number, (_, values) in enumerate(layers):
+    got = product(x, stacks, number)
+    np.testing.assert_allclose(got, x @ values.T, rtol=1e-5, atol=1e-2)
+
+
+@pytest.mark.parametrize('num_rows', [1, 3])
+@pytest.mark.parametrize('chunk', [1, 4 * 32, 100 * 32])
+def test_rows_are_those_of_the_values(monkeypatch, num_rows, chunk):
+  monkeypatch.setattr(linear, '_CHUNK', chunk)
+  stored, values = random_blocks(2, 11, 32, with_offsets=False)
+  x = np.random.RandomState(3).randn(num_rows, 32).astype(np.float32)
+  got = jax.jit(lambda x: linear.matmul_rows(x, stored))(x)
+  np.testing.assert_allclose(got, x @ values.T, rtol=1e-5, atol=1e-2)
+  numbers = jnp.array([[10, 0], [3, 3]])
+  taken = linear.take_rows(stored, numbers)
+  np.testing.assert_array_equal(taken, values[numbers].astype(np.float32))
