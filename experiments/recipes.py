@@ -65,6 +65,7 @@ MAIN_JOB = {
   'lookup': Recipe('lookup'),
   'bigram': Recipe('bigram', 'best_first'),
   'model': Recipe('model', 'beam'),
+  'eagle': Recipe('eagle', 'best_paths'),
 }
 
 

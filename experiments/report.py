@@ -12,6 +12,7 @@ _DRAFTERS = {
   'lookup': plotting.Style('prompt lookup', 'tab:blue', '-', 'o'),
   'bigram': plotting.Style('bigram drafter', 'tab:orange', '-', 's'),
   'model': plotting.Style('smaller model', 'tab:purple', '-', '^'),
+  'eagle': plotting.Style('EAGLE head', 'tab:brown', '-', 'v'),
 }
 _LIMITS = {
   'printed': plotting.Style(

@@ -6,6 +6,7 @@ alone.
 
   launch/run.sh speed_of_light            12 prompts, under 10 min on 2 cores
   launch/run.sh speed_of_light --quick    6 prompts, under 2 min
+  launch/run.sh speed_of_light --drafters=lookup,eagle
   launch/run.sh speed_of_light --model=FOLDER --drafters=lookup,model \\
     --draft_model=SMALLER
 
@@ -66,7 +67,7 @@ def main(layout):
     (FLAGS.temperature, FLAGS.top_k, FLAGS.top_p, FLAGS.min_p),
     folder,
     # Starts are drawn after all stages; names tell what drafters are made of.
-    apart_from=['oracle_starts', 'draft_model'],
+    apart_from=['oracle_starts', 'draft_model', 'eagle'],
     layout=layout,
   )
   if standing := records.standing(folder):
@@ -121,6 +122,7 @@ def _draftings(model, ids):
     ids,
     jnp.dtype(FLAGS.dtype),
     draft_model=FLAGS.draft_model,
+    eagle=FLAGS.eagle,
   )
   return drafters.make_all(
     {name: recipes.MAIN_JOB[name] for name in FLAGS.drafters},
@@ -159,7 +161,7 @@ def flat_arrays(study, runs, proposals, starts) -> dict[str, np.ndarray]:
 
 
 if __name__ == '__main__':
-  draft_flags.define('draft_model')
+  draft_flags.define('draft_model', 'eagle')
   parallel_flags.define()
   common.run(
     parallel_flags.with_layout(main),

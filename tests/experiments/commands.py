@@ -55,8 +55,23 @@ def run(experiment: str, *arguments: str, **flags: object):
     return subprocess.CompletedProcess(line, code, *said)
 
 
-def start(experiment: str, *arguments: str, **flags: object):
-  """Starts an experiment, as `run` does, and gives its running process."""
+def start(
+  experiment: str,
+  *arguments: str,
+  xla_flags: str | None = None,
+  **flags: object,
+):
+  """Starts an experiment, as `run` does, and gives its running process.
+
+  Args:
+    experiment: its name, such as `plan`.
+    *arguments: of its command line, as they are.
+    xla_flags: how it compiles its programs; as tests do if none.
+    **flags: more of the command line, passed as --name=value.
+  """
+  env = environment()
+  if xla_flags is not None:
+    env['XLA_FLAGS'] = xla_flags
   return subprocess.Popen(
     [
       sys.executable,
@@ -66,7 +81,7 @@ def start(experiment: str, *arguments: str, **flags: object):
       *arguments,
       *words(flags),
     ],
-    env=environment(),
+    env=env,
     encoding='utf-8',
     stdout=subprocess.PIPE,
     stderr=subprocess.PIPE,
