@@ -35,6 +35,7 @@ from experiments import (
   draft_flags,
   draft_models,
   drafters,
+  model_flags,
   parallel_flags,
   recipes,
   records,
@@ -42,7 +43,6 @@ from experiments import (
 )
 from experiments import study as study_lib
 from specjax import hosts
-from specjax.checkpoint import resolve
 from specjax.theory import entropy, resample, run_bounds
 
 FLAGS = flags.FLAGS
@@ -58,7 +58,7 @@ _NAMED = ('drafters', 'trees', 'rules', 'temperatures', 'eagle', 'draft_model')
 
 def main(layout):
   """Runs, sums up, writes, and says what came out."""
-  model = resolve.load(FLAGS.model, jnp.dtype(FLAGS.dtype), layout)
+  model = model_flags.load(layout)
   _, ids = common.load_prompts(
     model.tokenizer, FLAGS.prompts, FLAGS.prompts_per_kind, FLAGS.max_length
   )
@@ -205,7 +205,8 @@ if __name__ == '__main__':
       'capacities': [4, 16],
     },
     shared=[
-      *('model', 'prompts', 'prompts_per_kind', 'dtype', 'top_k', 'top_p'),
+      *model_flags.SHARED_FLAGS,
+      *('prompts', 'prompts_per_kind', 'top_k', 'top_p'),
       *('min_p', 'capacities', 'drafters', 'max_new_tokens', 'max_length'),
       *('batch_size', 'seed', 'quick'),
     ],

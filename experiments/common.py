@@ -178,6 +178,20 @@ def _define_flags(
   flags.DEFINE_enum(
     'dtype', 'float32', ['float32', 'bfloat16'], 'Type of the arithmetic.'
   )
+  flags.DEFINE_enum(
+    'weights',
+    'values',
+    ['values', 'blocks'],
+    'How matrices are kept: as values, or in the blocks of a GGUF file, Q4_1 '
+    'or Q8_0, which a product takes apart: fewer bytes and the same numbers.',
+  )
+  flags.DEFINE_enum(
+    'order',
+    'auto',
+    ['auto', 'in_out', 'out_in', 'both'],
+    'How matrices are stored: as several rows or as one row is fast with, or '
+    'both; auto tries it out.',
+  )
   flags.DEFINE_float(
     'temperature', 1.0, 'Of sampling; 0 takes the best token.', lower_bound=0
   )

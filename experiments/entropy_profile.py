@@ -32,6 +32,7 @@ from absl import flags
 
 from experiments import (
   common,
+  model_flags,
   parallel_flags,
   records,
   studies,
@@ -41,7 +42,6 @@ from experiments.profile import report as profile_report
 from experiments.profile import tables as profile_tables
 from specjax import hosts
 from specjax import sampling as sampling_lib
-from specjax.checkpoint import resolve
 from specjax.theory import entropy
 
 FLAGS = flags.FLAGS
@@ -110,7 +110,7 @@ def main(layout):
   """Samples, sums up, writes, and says what came out."""
   base = Setting(FLAGS.temperature, FLAGS.top_k, FLAGS.top_p, FLAGS.min_p)
   plan = make_plan(base, _TEMPERATURES.value, _CUTS.value)
-  model = resolve.load(FLAGS.model, jnp.dtype(FLAGS.dtype), layout)
+  model = model_flags.load(layout)
   prompts, ids = common.load_prompts(
     model.tokenizer, FLAGS.prompts, FLAGS.prompts_per_kind, FLAGS.max_length
   )

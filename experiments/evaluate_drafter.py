@@ -32,13 +32,14 @@ from experiments import (
   draft_flags,
   draft_models,
   drafters,
+  model_flags,
   number_flags,
   recipes,
   records,
   studies,
 )
 from experiments.evaluation import one_temperature, report
-from specjax.checkpoint import packaged, resolve
+from specjax.checkpoint import packaged
 
 FLAGS = flags.FLAGS
 
@@ -72,7 +73,7 @@ _NAMED = (
 
 def main():
   """Measures, sums up, writes, and says what came out."""
-  model = resolve.load(FLAGS.model, jnp.dtype(FLAGS.dtype))
+  model = model_flags.load()
   prompts, ids = common.load_prompts(
     model.tokenizer, FLAGS.prompts, FLAGS.prompts_per_kind, FLAGS.max_length
   )
@@ -196,7 +197,8 @@ if __name__ == '__main__':
       'yardsticks': [1.0],
     },
     shared=[
-      *('model', 'prompts', 'prompts_per_kind', 'dtype', 'top_k', 'top_p'),
+      *model_flags.SHARED_FLAGS,
+      *('prompts', 'prompts_per_kind', 'top_k', 'top_p'),
       *('min_p', 'capacities', 'max_new_tokens', 'max_length', 'batch_size'),
       *('seed', 'quick'),
     ],

@@ -25,6 +25,7 @@ from experiments import (
   draft_flags,
   draft_models,
   drafters,
+  model_flags,
   recipes,
 )
 from specjax import sampling as sampling_lib
@@ -52,7 +53,7 @@ def main():
       'expected one drafter with one tree and rule and one capacity, got '
       f'{", ".join(recipe.name for recipe in found)} and {FLAGS.capacities}'
     )
-  model = resolve.load(FLAGS.model, jnp.dtype(FLAGS.dtype))
+  model = model_flags.load()
   corpus = common.corpus(model.tokenizer)
   drafting = drafters.make(
     found[0],
@@ -171,7 +172,8 @@ if __name__ == '__main__':
       'max_length': 1024,
     },
     shared=[
-      *('model', 'dtype', 'temperature', 'top_k', 'top_p', 'min_p', 'drafters'),
+      *model_flags.SHARED_FLAGS,
+      *('temperature', 'top_k', 'top_p', 'min_p', 'drafters'),
       *('capacities', 'max_new_tokens', 'max_length', 'seed'),
     ],
   )

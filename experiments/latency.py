@@ -21,17 +21,15 @@ import functools
 import itertools
 from collections.abc import Mapping, Sequence
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import tqdm
 from absl import flags
 
-from experiments import common, number_flags, records
+from experiments import common, model_flags, number_flags, records
 from experiments.planning import latency_report, limits, options, sources
-from specjax.checkpoint import resolve
 from specjax.decode import latency
-from specjax.llama import linear
+from specjax.llama import linear, storage
 from specjax.llama import model as llama_model
 from specjax.theory import roofline, roofline_fit
 
@@ -54,7 +52,7 @@ def main():
   """Measures, fits, writes, and says what came out."""
   if FLAGS.capacities[0] != 1:
     raise ValueError('expected 1, plain decoding, among --capacities')
-  params = resolve.load(FLAGS.model, jnp.dtype(FLAGS.dtype)).params
+  params = model_flags.load().params
   folder = records.open_run(FLAGS.results_dir, NAME, FLAGS.run_name)
   record = records.new_record(NAME, common.flag_values())
   stages = records.Stages(folder, common.flag_values())
@@ -149,8 +147,9 @@ def sizes_of(params: llama_model.Params) -> roofline.Sizes:
     params: the model.
   """
   sizes = sources.sizes_of(params.config)
-  read = (params.weights['layers'], llama_model.head_matrix(params))
-  num_bytes = sum(leaf.nbytes for leaf in jax.tree.leaves(read))
+  stacks = params.weights['layers'].values()
+  read = (*stacks, llama_model.head_matrix(params))
+  num_bytes = sum(storage.num_bytes(stored) for stored in read)
   dtype = linear.compute_dtype(params.weights['embed'].dtype)
   return sizes._replace(
     weight_bytes=num_bytes / roofline.num_weights(sizes),
@@ -241,6 +240,7 @@ if __name__ == '__main__':
     defaults={'capacities': [1, 2, 4, 8, 16, 32]},
     quick={'capacities': [1, 4, 16], 'batches': [1], 'repeats': 6},
     shared=[
-      *('model', 'dtype', 'temperature', 'capacities', 'seed', 'quick'),
+      *model_flags.SHARED_FLAGS,
+      *('temperature', 'capacities', 'seed', 'quick'),
     ],
   )

@@ -29,9 +29,8 @@ import numpy as np
 import tqdm
 from absl import flags
 
-from experiments import common, layer_skipping, measure, records
+from experiments import common, layer_skipping, measure, model_flags, records
 from specjax import sampling as sampling_lib
-from specjax.checkpoint import resolve
 from specjax.decode import prefill
 
 FLAGS = flags.FLAGS
@@ -48,7 +47,7 @@ _MOST_DRAFTS = flags.DEFINE_integer(
 
 def main():
   """Searches, writes, and says what came out."""
-  model = resolve.load(FLAGS.model, jnp.dtype(FLAGS.dtype))
+  model = model_flags.load()
   _, ids = common.load_prompts(
     model.tokenizer, FLAGS.prompts, FLAGS.prompts_per_kind, FLAGS.max_length
   )
@@ -216,7 +215,8 @@ if __name__ == '__main__':
     defaults={'prompts_per_kind': 1, 'temperature': 0.0},
     quick={'max_new_tokens': 16, 'most_skipped': 2},
     shared=[
-      *('model', 'prompts', 'prompts_per_kind', 'dtype', 'temperature'),
+      *model_flags.SHARED_FLAGS,
+      *('prompts', 'prompts_per_kind', 'temperature'),
       *('max_new_tokens', 'max_length', 'seed', 'quick'),
     ],
   )

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from specjax.llama import model as llama_model
-from specjax.llama import packed
+from specjax.llama import packed, storage
 
 
 def pack(
@@ -61,8 +61,7 @@ def agrees(
   """
   layers = dict(verifier.weights['layers'])
   for name in ('o', 'down'):
-    weights = layers[name]
-    layers[name] = weights * kept.astype(weights.dtype)[:, None, None]
+    layers[name] = storage.masked(layers[name], kept)
   model = verifier.replace(weights=verifier.weights | {'layers': layers})
   hidden, _ = packed.read(
     model, texts['packed'][None], texts['position'][None], texts['row'][None]
@@ -84,9 +83,10 @@ def shares(verifier: llama_model.Params) -> np.ndarray:
   Args:
     verifier: the model.
   """
-  weights, num_layers = verifier.weights, verifier.config.num_layers
-  of_layers = sum(x.size for x in jax.tree.leaves(weights['layers']))
-  of_head = weights.get('head', weights['embed']).size
+  num_layers = verifier.config.num_layers
+  stacks = verifier.weights['layers'].values()
+  of_layers = sum(storage.num_bytes(stack) for stack in stacks)
+  of_head = storage.num_bytes(llama_model.head_matrix(verifier))
   kept = num_layers - np.arange(num_layers + 1)
   return (of_layers * kept / num_layers + of_head) / (of_layers + of_head)
 

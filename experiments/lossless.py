@@ -22,8 +22,14 @@ import numpy as np
 import tqdm
 from absl import flags
 
-from experiments import common, draft_flags, draft_models, law_tests, records
-from specjax.checkpoint import resolve
+from experiments import (
+  common,
+  draft_flags,
+  draft_models,
+  law_tests,
+  model_flags,
+  records,
+)
 from specjax.decode import rules
 
 FLAGS = flags.FLAGS
@@ -46,7 +52,7 @@ _LEVEL = 1e-3
 
 def main():
   """Makes texts, tests their law, writes, and says what came out."""
-  model = resolve.load(FLAGS.model, jnp.dtype(FLAGS.dtype))
+  model = model_flags.load()
   _, ids = common.load_prompts(
     model.tokenizer, FLAGS.prompts, FLAGS.prompts_per_kind, FLAGS.max_length
   )
@@ -189,7 +195,8 @@ if __name__ == '__main__':
     defaults={'prompts_per_kind': 1},
     quick={'samples': 10_000},
     shared=[
-      *('model', 'prompts', 'prompts_per_kind', 'dtype', 'max_length'),
+      *model_flags.SHARED_FLAGS,
+      *('prompts', 'prompts_per_kind', 'max_length'),
       *('seed', 'quick'),
     ],
   )

@@ -21,7 +21,7 @@ import numpy as np
 import tqdm
 from absl import flags
 
-from experiments import common, draft_flags, records
+from experiments import common, draft_flags, model_flags, records
 from experiments import prompts as prompts_lib
 from experiments.self_data import exclusion, requests
 from specjax import sampling as sampling_lib
@@ -35,11 +35,10 @@ FLAGS = flags.FLAGS
 NAME = 'make_self_data'
 
 SHARED_FLAGS = (
+  *model_flags.SHARED_FLAGS,
   'batch_size',
-  'dtype',
   'max_length',
   'max_new_tokens',
-  'model',
   'prompts',
   'prompts_per_kind',
   'quick',
@@ -53,7 +52,7 @@ _BATCHES_AHEAD = 12
 
 def main():
   """Asks, batch by batch, and says what came."""
-  model = resolve.load(FLAGS.model, jnp.dtype(FLAGS.dtype))
+  model = model_flags.load()
   is_excluded = exclusion.of(prompt.text for prompt in prompts_lib.load())
   texts = unanswered(
     model.tokenizer, _prompts(is_excluded), FLAGS.temperatures, FLAGS.seed

@@ -24,6 +24,7 @@ from experiments import (
   draft_flags,
   draft_models,
   drafters,
+  model_flags,
   parallel_flags,
   posterior_curves,
   recipes,
@@ -35,7 +36,6 @@ from experiments import proposals as proposals_lib
 from experiments import starts as starts_lib
 from experiments import study as study_lib
 from specjax import hosts
-from specjax.checkpoint import resolve
 
 FLAGS = flags.FLAGS
 
@@ -51,7 +51,7 @@ NAME = 'speed_of_light'
 
 def main(layout):
   """Measures, bounds, writes, and says what came out."""
-  model = resolve.load(FLAGS.model, jnp.dtype(FLAGS.dtype), layout)
+  model = model_flags.load(layout)
   _, ids = common.load_prompts(
     model.tokenizer, FLAGS.prompts, FLAGS.prompts_per_kind, FLAGS.max_length
   )

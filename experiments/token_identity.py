@@ -39,12 +39,12 @@ from experiments import (
   draft_models,
   drafters,
   identity,
+  model_flags,
   number_flags,
   recipes,
   records,
   ties,
 )
-from specjax.checkpoint import resolve
 from specjax.theory import resample
 
 FLAGS = flags.FLAGS
@@ -79,7 +79,7 @@ def main():
         f'got {FLAGS[name].value}'
       )
   dtype = jnp.dtype(FLAGS.dtype)
-  model = resolve.load(FLAGS.model, dtype)
+  model = model_flags.load()
   _, ids = common.load_prompts(
     model.tokenizer, FLAGS.prompts, FLAGS.prompts_per_kind, FLAGS.max_length
   )

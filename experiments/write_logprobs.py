@@ -19,14 +19,12 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 from absl import flags
 
-from experiments import common, measure, records
+from experiments import common, measure, model_flags, records
 from experiments import study as study_lib
 from specjax import sampling as sampling_lib
-from specjax.checkpoint import resolve
 from specjax.theory import entropy
 
 FLAGS = flags.FLAGS
@@ -43,12 +41,11 @@ NAME = 'write_logprobs'
 
 # The shared flags that have a meaning here.
 SHARED_FLAGS = (
+  *model_flags.SHARED_FLAGS,
   'batch_size',
-  'dtype',
   'max_length',
   'max_new_tokens',
   'min_p',
-  'model',
   'prompts',
   'prompts_per_kind',
   'seed',
@@ -84,7 +81,7 @@ LineFn = Callable[[Text], Mapping]
 
 def main():
   """Decodes, writes, and says where."""
-  model = resolve.load(FLAGS.model, jnp.dtype(FLAGS.dtype))
+  model = model_flags.load()
   prompts, ids = common.load_prompts(
     model.tokenizer, FLAGS.prompts, FLAGS.prompts_per_kind, FLAGS.max_length
   )

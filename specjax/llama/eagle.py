@@ -26,7 +26,7 @@ from flax import nnx
 
 from specjax.llama import cache as llama_cache
 from specjax.llama import config as llama_config
-from specjax.llama import layer, linear, rope
+from specjax.llama import layer, linear, rope, storage
 from specjax.llama import model as llama_model
 
 
@@ -199,7 +199,7 @@ def tied(params: Params, verifier: llama_model.Params) -> Params:
   if not params.config.layer.tie_embeddings:
     return params
   matrix = llama_model.head_matrix(verifier)
-  rows = linear.take_rows(matrix, params.token_ids)
+  rows = storage.take_rows(matrix, params.token_ids)
   rows = rows.astype(params.weights['fuse'].dtype)
   return params.replace(weights={**params.weights, 'head': rows})
 

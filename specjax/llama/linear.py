@@ -1,11 +1,7 @@
-"""How weights are stored and multiplied: the only file that knows.
+"""How stored weights are multiplied: the only file that knows.
 
-A matrix is stored `[in, out]`, a stack of them `[L, in, out]`; the head, like
-the embedding, is stored by token, `[V, E]`.  Each is an array of float32,
-bfloat16 or float16, of which float16 is storage only and computes in float32;
-or `blocks.Blocks`.  A `Matrix` is stored `[out, in]`, or both ways.
-
-What is fast on a CPU:
+A matrix is stored as `storage` says; float16 is storage only, and computes in
+float32, as blocks do.  What is fast on a CPU:
 
 One row is multiplied as it comes from memory, by a matrix `[out, in]`: a loop
 of XLA's own, which takes blocks apart on its way.  It computes its input anew
@@ -21,37 +17,14 @@ is an `Entry`, which is read no sooner than its input is there.
 from collections.abc import Mapping
 from typing import NamedTuple
 
-import flax.struct
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-from specjax.llama import blocks as blocks_lib
-
-Stored = jax.Array | blocks_lib.Blocks
-
-ORDERS = ('in_out', 'out_in', 'both')
+from specjax.llama import storage
 
 # Values of a head in blocks that are taken apart at a time: 4 MB.
 _CHUNK = 2**20
-
-
-@flax.struct.dataclass
-class Matrix:
-  """A matrix or a stack of them, stored in one order or in both.
-
-  Attributes:
-    in_out: `[..., in, out]`, or None.
-    out_in: `[..., out, in]`.
-  """
-
-  in_out: Stored | None
-  out_in: Stored
-
-  @property
-  def ndim(self) -> int:
-    """2, or 3 for a stack."""
-    return self.out_in.ndim
 
 
 class Entry(NamedTuple):
@@ -62,7 +35,7 @@ class Entry(NamedTuple):
     number: int32 in `[0, L)`.
   """
 
-  stack: Stored | Matrix
+  stack: storage.Stored | storage.Matrix
   number: jax.Array
 
 
@@ -78,35 +51,8 @@ def compute_dtype(storage: jnp.dtype) -> jnp.dtype:
   return jnp.bfloat16 if storage == jnp.bfloat16 else jnp.float32
 
 
-def ordered(
-  stacks: Mapping[str, Stored], order: str
-) -> dict[str, Stored | Matrix]:
-  """Stores the matrices of layers in another order.
-
-  Args:
-    stacks: of all layers, vectors `[L, size]` and matrices `[L, in, out]`.
-    order: of `ORDERS`.
-
-  Returns:
-    The same, the matrices in that order.
-
-  Raises:
-    ValueError: an unknown order.
-  """
-  if order not in ORDERS:
-    raise ValueError(f'expected an order of {ORDERS}, got {order!r}')
-
-  def store(stack):
-    if stack.ndim < 3 or order == 'in_out':
-      return stack
-    out_in = jax.tree.map(lambda x: x.swapaxes(1, 2), stack)
-    return Matrix(stack if order == 'both' else None, out_in)
-
-  return {name: store(stack) for name, stack in stacks.items()}
-
-
 def entries(
-  stacks: Mapping[str, Stored | Matrix], number: jax.Array
+  stacks: Mapping[str, storage.Stored | storage.Matrix], number: jax.Array
 ) -> dict[str, jax.Array | Entry]:
   """One layer's weights, of which the matrices are yet to be read.
 
@@ -125,7 +71,7 @@ def entries(
 
 def matmul(
   x: jax.Array,
-  w: Stored | Matrix | Entry,
+  w: storage.Stored | storage.Matrix | Entry,
   after: jax.Array | None = None,
 ) -> jax.Array:
   """`x w`, summed in float32.
@@ -147,11 +93,11 @@ def matmul(
     number = _behind(number, x if after is None else after)
   if number is not None:
     w = jax.tree.map(lambda stack: stack[number], w)
-  w = _values(w)
+  w = storage.values(w)
   return _dot(x, w.T if is_turned else w).astype(x.dtype)
 
 
-def matmul_rows(x: jax.Array, w: Stored) -> jax.Array:
+def matmul_rows(x: jax.Array, w: storage.Stored) -> jax.Array:
   """`x wᵀ` for a matrix stored by output, kept in float32.
 
   Args:
@@ -163,25 +109,12 @@ def matmul_rows(x: jax.Array, w: Stored) -> jax.Array:
   """
   if _is_row(x):
     x = _computed(x)
-  return _by_chunks(x, w) if isinstance(w, blocks_lib.Blocks) else _dot(x, w.T)
-
-
-def take_rows(w: Stored, numbers: jax.Array) -> jax.Array:
-  """Some rows of a matrix.
-
-  Args:
-    w: `[rows, size]`.
-    numbers: `[...]` int32.
-
-  Returns:
-    `[..., size]`, of the type of the weights.
-  """
-  return _values(jax.tree.map(lambda x: x[numbers], w))
+  return _by_chunks(x, w) if isinstance(w, storage.Blocks) else _dot(x, w.T)
 
 
 def _choose(w, is_row):
   """Returns what is to be multiplied, and whether it is `[out, in]`."""
-  if not isinstance(w, Matrix):
+  if not isinstance(w, storage.Matrix):
     return w, False
   if is_row or w.in_out is None:
     return w.out_in, True
@@ -235,10 +168,6 @@ def _by_chunks(x, w):
   out = jnp.zeros((len(rows), num_outputs), jnp.float32)
   out = lax.fori_loop(0, -(-num_outputs // size), step, out)
   return out.reshape(*x.shape[:-1], num_outputs)
-
-
-def _values(w):
-  return w.values() if isinstance(w, blocks_lib.Blocks) else w
 
 
 def _dot(x, w):

@@ -12,7 +12,7 @@ from jax import lax
 
 from specjax.llama import cache as llama_cache
 from specjax.llama import config as llama_config
-from specjax.llama import layer, linear, mask, rope
+from specjax.llama import layer, linear, mask, rope, storage
 
 
 class Layers(nnx.Module):
@@ -118,7 +118,7 @@ def embed(params: Params, tokens: jax.Array) -> jax.Array:
     `[..., E]` in the compute type of the weights.
   """
   table = params.weights['embed']
-  vectors = linear.take_rows(table, tokens)
+  vectors = storage.take_rows(table, tokens)
   return vectors.astype(linear.compute_dtype(table.dtype))
 
 
@@ -135,7 +135,7 @@ def head(params: Params, hidden: jax.Array) -> jax.Array:
   return linear.matmul_rows(hidden, head_matrix(params))
 
 
-def head_matrix(params: Params) -> linear.Stored:
+def head_matrix(params: Params) -> storage.Stored:
   """Returns the matrix of `head`, `[V, E]`; the embedding where it is tied.
 
   Args:

@@ -7,7 +7,7 @@ import reference_checkpoint
 
 from specjax.checkpoint import configs, gguf_file, weights
 from specjax.llama import config as llama_config
-from specjax.llama import linear, mask, rope
+from specjax.llama import mask, rope, storage
 from specjax.llama import model as llama_model
 
 # llama.cpp names, written out here on their own.
@@ -129,7 +129,7 @@ def test_each_kind_of_model_is_read(tmp_path, case):
 
 
 @pytest.mark.parametrize('kind', [TYPES.Q8_0, TYPES.Q4_1])
-@pytest.mark.parametrize('order', linear.ORDERS)
+@pytest.mark.parametrize('order', storage.ORDERS)
 def test_blocks_are_multiplied_as_their_values(tmp_path, kind, order):
   path = tmp_path / 'm.gguf'
   write(path, CASES['llama2'], kind)
@@ -137,7 +137,7 @@ def test_blocks_are_multiplied_as_their_values(tmp_path, kind, order):
     weights.assemble(file.config, file.source, jnp.float32)
     for file in (gguf_file.read(path), gguf_file.read(path, blocks=True))
   )
-  layers = linear.ordered(got.weights['layers'], order)
+  layers = storage.ordered(got.weights['layers'], order)
   got = got.replace(weights=got.weights | {'layers': layers})
   tokens = jnp.array([[3, 1, 4, 1, 5]])
   of_values, of_blocks = logits(expected, tokens), logits(got, tokens)

@@ -1,5 +1,7 @@
 import importlib.util
+from types import SimpleNamespace
 
+import chex
 import jax.numpy as jnp
 import pytest
 import reference_checkpoint
@@ -7,6 +9,7 @@ import reference_checkpoint
 from specjax import tokenizer as tokenizer_lib
 from specjax.checkpoint import configs, gguf_file, resolve
 from specjax.llama import config as llama_config
+from specjax.llama import storage
 
 CONFIG = reference_checkpoint.CASES['tied'] | {'vocab_size': 258}
 
@@ -52,3 +55,39 @@ def test_ids_past_the_embedding_are_refused(hf_folder):
   reference_checkpoint.write_folder(hf_folder, small, named)
   with pytest.raises(ValueError, match='at most 257 ids.*got 258'):
     resolve.load(str(hf_folder), jnp.float32)
+
+
+@pytest.mark.parametrize(
+  'how, message',
+  [
+    ({'blocks': True}, r'expected a \.gguf file to read in blocks, got '),
+    ({'order': 'up'}, "expected an order of .*got 'up'"),
+    (
+      {'blocks': True, 'dtype': jnp.dtype(jnp.bfloat16)},
+      'expected float32 with blocks, got bfloat16',
+    ),
+  ],
+)
+def test_storage_that_cannot_be_is_refused(hf_folder, how, message):
+  with pytest.raises(ValueError, match=message):
+    resolve.load(str(hf_folder), **{'dtype': jnp.float32, **how})
+
+
+@pytest.mark.parametrize(
+  'how, got', [({'blocks': True}, 'blocks'), ({'order': 'both'}, 'both')]
+)
+def test_what_devices_share_out_is_stored_plainly(hf_folder, how, got):
+  layout = SimpleNamespace(num_parts=2)
+  with pytest.raises(ValueError, match=f'in values and in_out, got {got}'):
+    resolve.load(str(hf_folder), jnp.float32, layout, **how)
+
+
+@pytest.mark.parametrize('order', resolve.ORDERS)
+def test_matrices_of_layers_are_stored_in_the_order_asked_for(hf_folder, order):
+  layers = resolve.load(str(hf_folder), jnp.float32, order=order).params.weights
+  stacks = storage.ordered(
+    resolve.load(str(hf_folder), jnp.float32).params.weights['layers'],
+    # Small ones are not tried out.
+    'in_out' if order == 'auto' else order,
+  )
+  chex.assert_trees_all_equal(layers['layers'], stacks)

@@ -70,6 +70,7 @@ def test_defaults(toy):
     'max_new_tokens': 32,
     'min_p': 0.0,
     'model': 'smollm2-135m',
+    'order': 'auto',
     'prompts': None,
     'prompts_per_kind': 2,
     'seed': 0,
@@ -77,6 +78,7 @@ def test_defaults(toy):
     'temperature': 1.0,
     'top_k': 0,
     'top_p': 1.0,
+    'weights': 'values',
   }
 
 

@@ -3,7 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from specjax.llama import linear
+from specjax.llama import linear, storage
 
 
 @pytest.mark.parametrize('dtype', [jnp.float32, jnp.bfloat16, jnp.float16])
@@ -20,14 +20,14 @@ def test_products_are_those_of_the_stored_values(dtype):
   np.testing.assert_allclose(rows, exact, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize('order', linear.ORDERS)
+@pytest.mark.parametrize('order', storage.ORDERS)
 @pytest.mark.parametrize('num_rows', [1, 4])
 def test_a_matrix_is_the_same_in_every_order(order, num_rows):
   rng = np.random.RandomState(1)
   stack = rng.randn(3, 7, 5).astype(np.float32)
   x = rng.randn(num_rows, 7).astype(np.float32)
   scale = rng.randn(3, 7).astype(np.float32)
-  stacks = linear.ordered({'w': jnp.asarray(stack), 'norm': scale}, order)
+  stacks = storage.ordered({'w': jnp.asarray(stack), 'norm': scale}, order)
 
   @jax.jit
   def product(x, stacks, number):
@@ -41,10 +41,10 @@ def test_a_matrix_is_the_same_in_every_order(order, num_rows):
     np.testing.assert_allclose(got, exact, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize('order', linear.ORDERS)
+@pytest.mark.parametrize('order', storage.ORDERS)
 def test_no_number_is_lost_to_the_order_of_products(order):
   # What products wait for is compared with infinity.
-  stacks = linear.ordered({'w': jnp.ones((2, 3, 4))}, order)
+  stacks = storage.ordered({'w': jnp.ones((2, 3, 4))}, order)
 
   @jax.jit
   def product(x):
@@ -57,4 +57,4 @@ def test_no_number_is_lost_to_the_order_of_products(order):
 
 def test_an_unknown_order_is_named():
   with pytest.raises(ValueError, match="expected an order of .*got 'up'"):
-    linear.ordered({}, 'up')
+    storage.ordered({}, 'up')

@@ -3,7 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from specjax.llama import blocks, linear
+from specjax.llama import linear, storage
 
 
 def random_blocks(seed, num_outputs, num_inputs, with_offsets=True):
@@ -20,7 +20,7 @@ def random_blocks(seed, num_outputs, num_inputs, with_offsets=True):
       x[:, i // 32].astype(np.float64) for x in (scales, offsets)
     )
     values[:, i] = scale * quants[:, i] + offset
-  stored = blocks.Blocks(quants, scales, offsets if with_offsets else None)
+  stored = storage.Blocks(quants, scales, offsets if with_offsets else None)
   return jax.tree.map(jnp.asarray, stored), values
 
 
@@ -33,14 +33,14 @@ def test_values_are_scale_times_number_and_offset(with_offsets):
   assert (in_out.shape, in_out.ndim, in_out.dtype) == ((64, 3), 2, jnp.float32)
 
 
-@pytest.mark.parametrize('order', linear.ORDERS)
+@pytest.mark.parametrize('order', storage.ORDERS)
 @pytest.mark.parametrize('num_rows', [1, 3])
 def test_products_are_those_of_the_values(order, num_rows):
   layers = [random_blocks(seed, 5, 64) for seed in range(2)]
   stored = [stored for stored, _ in layers]
   stack = jax.tree.map(lambda *x: jnp.stack(x).swapaxes(1, 2), *stored)
   x = np.random.RandomState(9).randn(1, num_rows, 64).astype(np.float32)
-  stacks = linear.ordered({'w': stack}, order)
+  stacks = storage.ordered({'w': stack}, order)
 
   @jax.jit
   def product(x, stacks, number):
@@ -60,5 +60,34 @@ def test_rows_are_those_of_the_values(monkeypatch, num_rows, chunk):
   got = jax.jit(lambda x: linear.matmul_rows(x, stored))(x)
   np.testing.assert_allclose(got, x @ values.T, rtol=1e-5, atol=1e-2)
   numbers = jnp.array([[10, 0], [3, 3]])
-  taken = linear.take_rows(stored, numbers)
+  taken = storage.take_rows(stored, numbers)
   np.testing.assert_array_equal(taken, values[numbers].astype(np.float32))
+
+
+@pytest.mark.parametrize('order', storage.ORDERS)
+def test_masked_layers_are_zero(order):
+  layers = [random_blocks(seed, 5, 64)[0] for seed in range(3)]
+  blocks = jax.tree.map(lambda *x: jnp.stack(x).swapaxes(1, 2), *layers)
+  for stack in (blocks, blocks.values()):
+    before = storage.ordered({'w': stack}, order)['w']
+    after = storage.masked(before, jnp.array([1, 0, 1]))
+    # Of each order that there is.
+    arrays = lambda w: [
+      np.asarray(storage.values(each))
+      for each in ([w.in_out, w.out_in] if order != 'in_out' else [w])
+      if each is not None
+    ]
+    assert len(arrays(before)) == (2 if order == 'both' else 1)
+    for was, now in zip(arrays(before), arrays(after), strict=True):
+      np.testing.assert_array_equal(now[[0, 2]], was[[0, 2]])
+      assert np.any(was[1])
+      assert not np.any(now[1])
+
+
+def test_bytes_are_those_that_one_product_reads():
+  blocks, values = random_blocks(0, 3, 64)
+  assert storage.num_bytes(blocks) == 3 * 64 + 2 * 2 * 3 * 2
+  stack = jnp.asarray(values, jnp.float32)[None]
+  for order in storage.ORDERS:
+    stored = storage.ordered({'w': stack}, order)['w']
+    assert storage.num_bytes(stored) == 4 * 3 * 64

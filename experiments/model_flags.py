@@ -1,0 +1,31 @@
+"""The model that the flags of an experiment tell of."""
+
+import jax.numpy as jnp
+from absl import flags
+
+from specjax import parallel
+from specjax.checkpoint import resolve
+
+FLAGS = flags.FLAGS
+
+# The shared flags that are read here.
+SHARED_FLAGS = ('model', 'dtype', 'weights', 'order')
+
+
+def load(layout: parallel.Layout | None = None) -> resolve.Checkpoint:
+  """Loads the model.
+
+  Args:
+    layout: devices whose groups share out a copy of the parameters each; None
+      for one device.
+
+  Raises:
+    ValueError: as `resolve.load`.
+  """
+  return resolve.load(
+    FLAGS.model,
+    jnp.dtype(FLAGS.dtype),
+    layout,
+    blocks=FLAGS.weights == 'blocks',
+    order=FLAGS.order,
+  )

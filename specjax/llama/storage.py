@@ -1,0 +1,156 @@
+"""How weights are stored.
+
+A matrix is stored `[in, out]`, a stack of them `[L, in, out]`; the head, like
+the embedding, is stored by token, `[V, E]`.  Each is an array of float32,
+bfloat16 or float16; or `Blocks`.  A `Matrix` is stored `[out, in]`, or in both
+orders.
+"""
+
+from collections.abc import Mapping
+
+import flax.struct
+import jax
+import jax.numpy as jnp
+
+ORDERS = ('in_out', 'out_in', 'both')
+
+# Inputs that share a scale.
+_BLOCK = 32
+
+
+@flax.struct.dataclass
+class Blocks:
+  """A matrix, or a stack of them, in blocks of 32 inputs of an output.
+
+  `w_i = scale q_i + offset`, which is exact in float32: `q` has at most 8 bits
+  and a scale 11.
+
+  Attributes:
+    quants: `[..., in, out]` or `[..., out, in]` int8; one a byte, since two in
+      a byte take longer to take apart than to read.
+    scales: `[..., in / 32, out]` or `[..., out, in / 32]` float16.
+    offsets: as the scales; None for 0.
+  """
+
+  quants: jax.Array
+  scales: jax.Array
+  offsets: jax.Array | None = None
+
+  @property
+  def shape(self) -> tuple[int, ...]:
+    """Of the matrix."""
+    return self.quants.shape
+
+  @property
+  def ndim(self) -> int:
+    """Length of the shape."""
+    return self.quants.ndim
+
+  @property
+  def dtype(self) -> jnp.dtype:
+    """Of the values."""
+    return jnp.dtype(jnp.float32)
+
+  def values(self) -> jax.Array:
+    """Returns the matrix in float32."""
+    # The axis of inputs is that on which there are fewer scales.
+    axis = self.ndim - 1
+    if self.scales.shape[axis] == self.shape[axis]:
+      axis -= 1
+    blocked = (*self.shape[:axis], -1, _BLOCK, *self.shape[axis + 1 :])
+    each = lambda x: jnp.expand_dims(x.astype(jnp.float32), axis + 1)
+    values = self.quants.astype(jnp.float32).reshape(blocked)
+    values = values * each(self.scales)
+    if self.offsets is not None:
+      values = values + each(self.offsets)
+    return values.reshape(self.shape)
+
+
+Stored = jax.Array | Blocks
+
+
+@flax.struct.dataclass
+class Matrix:
+  """A matrix or a stack of them, stored in one order or in both.
+
+  Attributes:
+    in_out: `[..., in, out]`, or None.
+    out_in: `[..., out, in]`.
+  """
+
+  in_out: Stored | None
+  out_in: Stored
+
+  @property
+  def ndim(self) -> int:
+    """2, or 3 for a stack."""
+    return self.out_in.ndim
+
+
+def ordered(
+  stacks: Mapping[str, Stored], order: str
+) -> dict[str, Stored | Matrix]:
+  """Stores the matrices of layers in another order.
+
+  Args:
+    stacks: of all layers, vectors `[L, size]` and matrices `[L, in, out]`.
+    order: of `ORDERS`.
+
+  Returns:
+    The same, the matrices in that order.
+
+  Raises:
+    ValueError: an unknown order.
+  """
+  if order not in ORDERS:
+    raise ValueError(f'expected an order of {ORDERS}, got {order!r}')
+
+  def store(stack):
+    if stack.ndim < 3 or order == 'in_out':
+      return stack
+    out_in = jax.tree.map(lambda x: x.swapaxes(1, 2), stack)
+    return Matrix(stack if order == 'both' else None, out_in)
+
+  return {name: store(stack) for name, stack in stacks.items()}
+
+
+def masked(stack: Stored | Matrix, kept: jax.Array) -> Stored | Matrix:
+  """Makes some matrices of a stack 0.
+
+  Args:
+    stack: `[L, in, out]`.
+    kept: `[L]`, 0 for those and 1 for the others.
+  """
+  return jax.tree.map(lambda x: x * kept.astype(x.dtype)[:, None, None], stack)
+
+
+def num_bytes(w: Stored | Matrix) -> int:
+  """Returns the bytes that a product reads.
+
+  Args:
+    w: a matrix or a vector, or a stack of them.
+  """
+  read = w.out_in if isinstance(w, Matrix) else w
+  return sum(leaf.nbytes for leaf in jax.tree.leaves(read))
+
+
+def take_rows(w: Stored, numbers: jax.Array) -> jax.Array:
+  """Some rows of a matrix.
+
+  Args:
+    w: `[rows, size]`.
+    numbers: `[...]` int32.
+
+  Returns:
+    `[..., size]`, of the type of the weights.
+  """
+  return values(jax.tree.map(lambda x: x[numbers], w))
+
+
+def values(w: Stored) -> jax.Array:
+  """Returns a matrix as an array; one that is an array as it is.
+
+  Args:
+    w: of any shape.
+  """
+  return w.values() if isinstance(w, Blocks) else w
