@@ -60,7 +60,7 @@ def test_pooled_bounds_fail_for_the_mean_over_starts_and_dual_holds(name):
 @pytest.mark.parametrize('name', UNLIKE)
 def test_limits_of_runs_hold_for_the_best_trees(name):
   source, capacities = SOURCES[name], [2, 33]
-  table = brw_vs_bounds.of_runs(source, capacities, 60, 80, seed=0)
+  table = brw_vs_bounds.of_runs(source, capacities, 40, 60, seed=0)
   find = lambda curve, n: curves.find(table, curve, n)
   for capacity in capacities:
     best = find('best_run', capacity)
