@@ -39,16 +39,16 @@ class Entry(NamedTuple):
   number: jax.Array
 
 
-def compute_dtype(storage: jnp.dtype) -> jnp.dtype:
-  """The type of activations that go with a storage type.
+def compute_dtype(dtype: jnp.dtype) -> jnp.dtype:
+  """The type of activations that go with a type of weights.
 
   Args:
-    storage: type of the weights.
+    dtype: of the weights.
 
   Returns:
     bfloat16 for bfloat16, else float32.
   """
-  return jnp.bfloat16 if storage == jnp.bfloat16 else jnp.float32
+  return jnp.bfloat16 if dtype == jnp.bfloat16 else jnp.float32
 
 
 def entries(
