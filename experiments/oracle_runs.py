@@ -20,7 +20,7 @@ from specjax.theory import prices
 from specjax.trees import tree as tree_lib
 
 # Trees that are grown together.
-_NUM_TREES = 16
+NUM_TREES = 16
 
 
 def everywhere(
@@ -59,7 +59,7 @@ def everywhere(
   rows, places = np.nonzero(is_start)
   order = np.argsort(ease[is_start], kind='stable')
   rows, places = rows[order], places[order]
-  num_trees = _NUM_TREES
+  num_trees = NUM_TREES
   if layout is not None:
     num_trees = prefill.round_up(num_trees, layout.num_groups)
   found = {}

@@ -25,7 +25,7 @@ Arrays = Mapping[str, np.ndarray]
 ORACLE_RUN = 'oracle_run'
 
 # Texts as read are large; so many batches of them are held.
-_NUM_TEXTS_HELD = 4
+NUM_TEXTS_HELD = 4
 
 
 class Study:
@@ -88,7 +88,7 @@ class Study:
       layout=layout,
       numbers=self._own,
     )
-    self._text = functools.lru_cache(_NUM_TEXTS_HELD)(self._read_text)
+    self._text = functools.lru_cache(NUM_TEXTS_HELD)(self._read_text)
     self._draftings = {
       name: drafting._replace(params=parallel.spread(drafting.params, layout))
       for name, drafting in draftings.items()
