@@ -22,7 +22,12 @@ Writes results/study_cost/<run>/record.json, with a row for every run.
 from absl import flags
 
 from experiments import common, records
-from experiments.planning import study_flags, study_passes, study_words
+from experiments.planning import (
+  study_flags,
+  study_passes,
+  study_tasks,
+  study_words,
+)
 from experiments.sweeps import grid
 from specjax.theory import hardware
 
@@ -36,7 +41,7 @@ def main():
   if FLAGS.grid is None:
     raise ValueError('expected --grid=FILE, got none')
   chip = hardware.PRESETS[FLAGS.hardware]
-  chips = study_passes.Chips(
+  chips = study_tasks.Chips(
     chip,
     FLAGS.num_chips,
     1e-3 * FLAGS.overhead_ms,
@@ -87,7 +92,7 @@ def unknown_model(run: grid.Run) -> str | None:
   return unknown[0] if unknown else None
 
 
-def row_of(run: grid.Run, chips: study_passes.Chips) -> dict:
+def row_of(run: grid.Run, chips: study_tasks.Chips) -> dict:
   """Makes the row of a run.
 
   Args:
@@ -100,9 +105,9 @@ def row_of(run: grid.Run, chips: study_passes.Chips) -> dict:
   """
   try:
     given = study_flags.of_run(run)
-    task = study_passes.task_of(given, chips)
+    task = study_tasks.task_of(given, chips)
     found = study_passes.count(run.experiment, given, task)
-    is_room = study_passes.is_room(task, int(given['max_length']))
+    is_room = study_tasks.is_room(task, int(given['max_length']))
   except (KeyError, TypeError, ValueError) as error:
     raise ValueError(
       f'expected what {run.experiment} takes in {run.path}, got: {error}'

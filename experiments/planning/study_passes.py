@@ -13,18 +13,15 @@ a copy of the model:
             read what was accepted, and the prompts
 """
 
+import functools
 import math
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
-
-import jax.numpy as jnp
 
 from experiments import draft_models, drafters, oracle_runs, recipes
-from experiments import study as study_lib
-from experiments.planning import groups, sources, study_flags
+from experiments.planning import groups, sources, study_flags, study_tasks
 from specjax.decode import prefill
 from specjax.llama import config as llama_config
-from specjax.theory import hardware, roofline
+from specjax.theory import roofline
 from specjax.trees import rules
 
 # What they are for.
@@ -34,123 +31,9 @@ KINDS = ('prompts', 'plain', 'laws', 'oracle', 'runs', 'drafts')
 _HEAD_VOCAB = 32000
 
 
-class Passes(NamedTuple):
-  """Passes of one shape, each by all copies of a model at once.
-
-  Attributes:
-    kind: what they are for, of `KINDS`.
-    sizes: of the model that runs.
-    number: how many of them.
-    rows: `b`, of a copy.
-    nodes: of a row.
-    context: tokens of a row before them.
-    logits: nodes of a row at which the head runs.
-  """
-
-  kind: str
-  sizes: roofline.Sizes
-  number: int
-  rows: int
-  nodes: int
-  context: int
-  logits: int
-
-
-class Chips(NamedTuple):
-  """What all runs are on, and of what length their prompts are.
-
-  Attributes:
-    chip: one of them.
-    num_chips: how many.
-    overhead: seconds of a pass beside reading, computing and sending.
-    num_prompts: of a data set.
-    context: tokens of a prompt.
-  """
-
-  chip: hardware.Hardware
-  num_chips: int
-  overhead: float
-  num_prompts: int
-  context: int
-
-
-class Task(NamedTuple):
-  """A run of the study, by its flags.
-
-  Attributes:
-    group: the chips that share out a copy of its verifier.
-    copies: of the verifier.
-    batches: prompts of each batch.
-    max_new_tokens: `T`.
-    context: tokens of a prompt.
-  """
-
-  group: groups.Group
-  copies: int
-  batches: tuple[int, ...]
-  max_new_tokens: int
-  context: int
-
-  @property
-  def rows(self) -> int:
-    """Rows of a copy in each batch."""
-    return prefill.round_up(self.batches[0], self.copies) // self.copies
-
-  def passes(self, kind: str, of_batch: int, **shape) -> Passes:
-    """Returns passes of the verifier over all rows of every batch.
-
-    Args:
-      kind: of `KINDS`.
-      of_batch: passes that a batch takes.
-      **shape: what else `Passes` holds, and what differs.
-    """
-    own = {
-      'sizes': self.group.sizes,
-      'number': of_batch * len(self.batches),
-      'rows': self.rows,
-      'context': self.context,
-    }
-    return Passes(kind, **own | shape)
-
-
-def task_of(flags: Mapping[str, str], chips: Chips) -> Task:
-  """Makes the task of a run.
-
-  Args:
-    flags: of the run, its defaults among them; of a model that is a preset.
-    chips: what it is on.
-
-  Raises:
-    ValueError: flags that are no numbers, or chips that groups do not fill.
-  """
-  num_bytes = jnp.dtype(flags['dtype']).itemsize
-  size = int(flags['model_devices'])
-  if size < 1 or chips.num_chips % size:
-    raise ValueError(
-      f'expected a divisor of {chips.num_chips} chips in --model_devices, got '
-      f'{size}'
-    )
-  config = llama_config.PRESETS[study_flags.preset_of(flags['model'])]
-  batches = prefill.batch_rows(chips.num_prompts, int(flags['batch_size']))
-  return Task(
-    groups.Group(
-      sources.sizes_of(config, num_bytes, num_bytes),
-      chips.chip,
-      size,
-      chips.context,
-      chips.overhead,
-    ),
-    # Without --parallel one device works, and the others wait.
-    1 if flags['parallel'] == 'none' else chips.num_chips // size,
-    tuple(map(len, batches)),
-    int(flags['max_new_tokens']),
-    chips.context,
-  )
-
-
 def count(
-  experiment: str, flags: Mapping[str, str], task: Task
-) -> list[Passes]:
+  experiment: str, flags: Mapping[str, str], task: study_tasks.Task
+) -> list[study_tasks.Passes]:
   """Returns the passes of a run, at most.
 
   Args:
@@ -197,7 +80,7 @@ def num_settings(flags: Mapping[str, str]) -> int:
   )
 
 
-def seconds(passes: Passes, group: groups.Group) -> float:
+def seconds(passes: study_tasks.Passes, group: groups.Group) -> float:
   """Returns the seconds of passes, by data sheets.
 
   Args:
@@ -215,7 +98,9 @@ def seconds(passes: Passes, group: groups.Group) -> float:
   return passes.number * float(roofline.seconds(groups.machine(group), work))
 
 
-def total(found: Sequence[Passes], group: groups.Group) -> dict[str, dict]:
+def total(
+  found: Sequence[study_tasks.Passes], group: groups.Group
+) -> dict[str, dict]:
   """Returns number and seconds of passes by kind.
 
   Args:
@@ -229,19 +114,6 @@ def total(found: Sequence[Passes], group: groups.Group) -> dict[str, dict]:
       kind: sum(seconds(p, group) for p in of[kind]) for kind in KINDS
     },
   }
-
-
-def is_room(task: Task, max_length: int) -> bool:
-  """Returns whether chips hold the model, all prompts and the texts as read.
-
-  Args:
-    task: of a run.
-    max_length: slots of a row: tokens of the longest prompt and its output.
-  """
-  num_batches = len(task.batches)
-  held = num_batches + min(num_batches, study_lib.NUM_TEXTS_HELD)
-  group = task.group._replace(context=max_length)
-  return groups.is_room(group, held * task.rows)
 
 
 def _study(task, flags, found, capacities):
@@ -260,10 +132,13 @@ def _texts(task, largest):
   # Walks from the last place are followed as deep as the largest tree.
   length = task.max_new_tokens + largest - 1
   whole = {'nodes': task.context + length, 'context': 0, 'logits': length}
+  num_batches = len(task.batches)
   return [
-    task.passes('prompts', 1, nodes=task.context, context=0, logits=0),
-    task.passes('plain', length, nodes=1, logits=1),
-    task.passes('laws', 1, **whole),
+    task.passes(
+      'prompts', num_batches, nodes=task.context, context=0, logits=0
+    ),
+    task.passes('plain', num_batches * length, nodes=1, logits=1),
+    task.passes('laws', num_batches, **whole),
   ]
 
 
@@ -273,8 +148,7 @@ def _oracle(task, capacity):
   width = rules.best_first(capacity).width
   return task.passes(
     'oracle',
-    0,
-    number=sum(-(-count // together) for count in trees) * (capacity - 1),
+    sum(math.ceil(number / together) for number in trees) * (capacity - 1),
     rows=together // task.copies,
     nodes=width,
     logits=width,
@@ -282,7 +156,8 @@ def _oracle(task, capacity):
 
 
 def _run(task, flags, recipe, capacity):
-  steps = task.max_new_tokens
+  num_batches = len(task.batches)
+  steps = num_batches * task.max_new_tokens
   # A walk that accepts nothing asks for the law of the root alone.
   verified = task.passes('runs', steps, nodes=capacity, logits=1)
   sizes = _draft_sizes(recipe.drafter, task.group.sizes, flags)
@@ -291,12 +166,10 @@ def _run(task, flags, recipe, capacity):
   levels = drafters.num_levels(recipe.tree, capacity)
   # All nodes but the last have to be read to know the others.
   width = math.ceil((capacity - 1) / levels)
-  of_model = lambda of_batch, **shape: task.passes(
-    'drafts', of_batch, sizes=sizes, **shape
-  )
+  of_model = functools.partial(task.passes, 'drafts', sizes=sizes)
   return [
     verified,
-    of_model(1, nodes=task.context, context=0, logits=0),
+    of_model(num_batches, nodes=task.context, context=0, logits=0),
     of_model(steps * levels, nodes=width, logits=width),
     of_model(steps, nodes=1, logits=0),
   ]

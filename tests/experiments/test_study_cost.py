@@ -17,13 +17,18 @@ from experiments import (
   records,
   study_cost,
 )
-from experiments.planning import study_flags, study_passes, study_words
+from experiments.planning import (
+  study_flags,
+  study_passes,
+  study_tasks,
+  study_words,
+)
 from experiments.sweeps import grid
 from specjax.theory import hardware
 
 PAPER = pathlib.Path(__file__).parents[2] / 'launch' / 'sweeps' / 'paper.txt'
 V5P = hardware.PRESETS['v5p']
-CHIPS = study_passes.Chips(V5P, 4, 0.0, num_prompts=6, context=100)
+CHIPS = study_tasks.Chips(V5P, 4, 0.0, num_prompts=6, context=100)
 
 GRID = """
 speed_of_light --model=models/Llama-2-7b-chat-hf --dtype=bfloat16 \\
@@ -65,7 +70,7 @@ PASSES = {
 def counted(run, chips=CHIPS):
   """The task of a run, and its passes by kind."""
   given = study_flags.of_run(run)
-  task = study_passes.task_of(given, chips)
+  task = study_tasks.task_of(given, chips)
   found = collections.defaultdict(list)
   for passes in study_passes.count(run.experiment, given, task):
     found[passes.kind].append(passes)
@@ -204,8 +209,8 @@ def test_rooms_hold_all_batches():
   assert (task.rows, len(task.batches)) == (1, 2)
   weights = 32 * 4096 * (4 * 4096 + 3 * 11008) + 2 * 32000 * 4096
   most = (0.9 * 95e9 / 2 - weights) / (2 * 32 * 32 * 128 * 4)
-  assert study_passes.is_room(task, math.floor(most))
-  assert not study_passes.is_room(task, math.ceil(most))
+  assert study_tasks.is_room(task, math.floor(most))
+  assert not study_tasks.is_room(task, math.ceil(most))
 
 
 @pytest.mark.parametrize('experiment', study_flags.DEFAULTS)
