@@ -61,6 +61,7 @@ def arguments(place, **flags):
 
 
 def start_pod(place, run_name):
+  (place / run_name).mkdir()
   return subprocess.Popen(
     [
       ROOT / 'launch' / 'local_pod.sh',
@@ -70,7 +71,7 @@ def start_pod(place, run_name):
     env={
       **commands.environment(),
       'SPECJAX_VENV': str(place / 'venv'),
-      'TMPDIR': str(place),
+      'TMPDIR': str(place / run_name),
     },
     text=True,
     stdout=subprocess.PIPE,
@@ -88,7 +89,7 @@ def pod(place):
   job = start_pod(place, 'pod')
   _, err = job.communicate()
   assert job.returncode == 0, err
-  assert not list(place.glob('specjax-pod-*'))
+  assert not list((place / 'pod').iterdir())
   return run_folder(place, 'pod')
 
 
@@ -142,26 +143,33 @@ def processes(*words):
   return [int(i) for i, line in lines if all(word in line for word in words)]
 
 
-@pytest.mark.parametrize('host', [0, 1])
-def test_a_dead_host_ends_the_others(place, pod, host):
-  run_name = f'killed-{host}'
-  job = start_pod(place, run_name)
-  folder = run_folder(place, run_name)
-  while not list(folder.glob('stages/*.npz')):
-    assert job.poll() is None, job.stderr.read()
+@pytest.fixture(scope='module')
+def killed(place, pod):
+  """Host that was killed -> status of its job, and what was said."""
+  jobs = {host: start_pod(place, f'killed-{host}') for host in (0, 1)}
+  waiting, begin = set(jobs), time.monotonic()
+  while waiting:
+    for host in sorted(waiting):
+      assert jobs[host].poll() is None, jobs[host].stderr.read()
+      folder = run_folder(place, f'killed-{host}')
+      if list(folder.glob('stages/*.npz')):
+        words = f'--run_name={folder.name}', f'--host={host}'
+        [dying] = processes('experiments.speed_of_light', f'{place}', *words)
+        os.kill(dying, signal.SIGKILL)
+        waiting.remove(host)
+        begin = time.monotonic()
     time.sleep(0.05)
-  [dying] = processes(
-    'experiments.speed_of_light', f'{folder.parents[1]}', f'--host={host}'
-  )
-  os.kill(dying, signal.SIGKILL)
-  begin = time.monotonic()
-  _, err = job.communicate(timeout=60)
+  said = {host: job.communicate(timeout=60)[1] for host, job in jobs.items()}
   assert time.monotonic() - begin < 60
-  assert job.returncode not in (0, None)
+  return {host: (jobs[host].returncode, said[host]) for host in jobs}
+
+
+@pytest.mark.parametrize('host', [0, 1])
+def test_a_dead_host_ends_the_others(place, killed, host):
+  status, err = killed[host]
+  assert status not in (0, None)
   assert f'error: host {host} ended with status 137' in err
   assert f'error: host {1 - host} ended with status' in err
-  assert not (folder / 'record.json').exists()
-  said = err + ''.join(
-    path.read_text() for path in place.glob('specjax-pod-*/1.log')
-  )
-  assert re.search('one has died|another task died', said)
+  assert not (run_folder(place, f'killed-{host}') / 'record.json').exists()
+  [log] = place.glob(f'killed-{host}/specjax-pod-*/1.log')
+  assert re.search('one has died|another task died', err + log.read_text())
