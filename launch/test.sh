@@ -10,4 +10,5 @@ cd -- "$root"
 "$python" -m ruff check
 "$python" -m ruff format --check
 # A file goes to one process: its fixtures, models and programs are shared.
-exec "$python" -m pytest --numprocesses auto --dist loadfile "$@"
+exec "$python" -m pytest --numprocesses auto --dist loadfile \
+  --no-loadscope-reorder "$@"

@@ -23,6 +23,8 @@ if __name__ == '__main__':
   common.run(main)
 '''
 
+TESTS = '-m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder'
+
 
 class Project:
   """A copy of the scripts with two modules, one of them an experiment."""
@@ -107,14 +109,13 @@ def test_each_part_is_installed_once_whatever_the_order(project):
   assert asked[-3:] == [
     '-m ruff check',
     '-m ruff format --check',
-    '-m pytest --numprocesses auto --dist loadfile -k launch',
+    f'{TESTS} -k launch',
   ]
   _, asked = project.run('.ci/run')
   assert installs(asked)[0] == f'--editable {project.root}[parity]'
-  tests = '-m pytest --numprocesses auto --dist loadfile'
   assert [line for line in asked if line.startswith('-m pytest')] == [
-    tests,
-    f'{tests} tests/theory tests/trees',
+    TESTS,
+    f'{TESTS} tests/theory tests/trees',
   ]
   for script in ['launch/test.sh', '.ci/run']:
     _, asked = project.run(script)
