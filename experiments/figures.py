@@ -46,6 +46,7 @@ from experiments.planning import (
   sources,
 )
 from experiments.profile import figure as profile_figure
+from experiments.speed import report as speed_report
 from experiments.walks import report as brw_report
 
 FLAGS = flags.FLAGS
@@ -64,6 +65,7 @@ FIGURES: Mapping[str, Callable[[Mapping], matplotlib.figure.Figure]] = {
   'acceptance': acceptance_report.draw,
   'latency': latency_report.draw,
   'plan': plan_report.draw,
+  'speedup': speed_report.draw,
   'scaling': scaling_report.draw,
   'train_eagle': heads_report.draw,
   'evaluate_drafter': evaluation_figure.draw,
@@ -73,6 +75,7 @@ FIGURES: Mapping[str, Callable[[Mapping], matplotlib.figure.Figure]] = {
 _COLUMNS = {
   'latency': sources.LATENCY_COLUMNS,
   'plan': ('model', 'machine', 'batch', 'is_forecast'),
+  'speedup': ('temperature', 'name', 'capacity', 'kind', 'speedup'),
   'scaling': ('model', 'chip', 'num_chips', 'hosts', 'batch', 'rate'),
   'train_eagle': ('step', 'loss'),
 }

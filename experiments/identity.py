@@ -120,24 +120,52 @@ class Comparison:
       )
       for batch in self._batches(temperature, batch_size)
     )
+    decode_on_fn = functools.partial(
+      self.decode_on,
+      temperature=temperature,
+      drafting=drafting,
+      num_nodes=num_nodes,
+    )
+    return {
+      'num_tokens': run['num_tokens'],
+      'num_steps': run['num_steps'],
+      **self.along(plain, run, temperature, decode_on_fn),
+    }
+
+  def along(
+    self,
+    plain: Arrays,
+    run: Arrays,
+    temperature: float,
+    decode_on_fn: Callable[[int, int, list[int]], list[int]],
+  ) -> Arrays:
+    """Follows outputs along their plain texts.
+
+    Args:
+      plain: `tokens [R, T]` and `num_tokens [R]` of plain decoding.
+      run: those of another way at the same temperature.
+      temperature: of the law that is sampled.
+      decode_on_fn: `(place, row, text) -> tokens`: decodes in that way what
+        follows `text[:place]`.
+
+    Returns:
+      `num_compared [R]`, and of every parting `row`, `place`, `gap` and
+      `limit`; see `follow`.
+    """
     num_compared, partings = [], []
     texts = zip(_to_lists(plain), _to_lists(run), strict=True)
     for row, (text, output) in enumerate(texts):
-      here = {'row': row, 'text': text, 'temperature': temperature}
+      here = {'row': row, 'text': text}
       count, gaps = follow(
         text,
         output,
-        functools.partial(self._gap, **here),
-        functools.partial(
-          self._decode_on, **here, drafting=drafting, num_nodes=num_nodes
-        ),
+        functools.partial(self._gap, **here, temperature=temperature),
+        functools.partial(decode_on_fn, **here),
       )
       num_compared.append(count)
       partings += [(row, place, *gap) for place, gap in gaps.items()]
     rows, places, gaps, limits = np.reshape(partings, (-1, 4)).T
     return {
-      'num_tokens': run['num_tokens'],
-      'num_steps': run['num_steps'],
       'num_compared': np.array(num_compared),
       'row': rows.astype(int),
       'place': places.astype(int),
@@ -145,18 +173,26 @@ class Comparison:
       'limit': limits,
     }
 
-  def _gap(self, place, token, *, row, text, temperature):
-    return ties.gap(
-      self._verifier,
-      self._ids[row],
-      text[:place],
-      (token, text[place]),
-      sampling_lib.make(1, temperature),
-      self._seeds[row],
-      self._tie,
-    )
+  def decode_on(
+    self,
+    place: int,
+    row: int,
+    text: list[int],
+    *,
+    temperature: float,
+    drafting: drafters.Drafting,
+    num_nodes: int,
+  ) -> list[int]:
+    """Decodes by speculation what follows the beginning of a text.
 
-  def _decode_on(self, place, *, row, text, temperature, drafting, num_nodes):
+    Args:
+      place: how many tokens of the text there are.
+      row: of the prompt.
+      text: behind it.
+      temperature: of the law that is sampled.
+      drafting: proposes the trees.
+      num_nodes: capacity `N`.
+    """
     result = generate.generate(
       self._verifier,
       [[*self._ids[row], *text[:place]]],
@@ -170,6 +206,17 @@ class Comparison:
       max_length=self._max_length,
     )
     return result[0].tokens
+
+  def _gap(self, place, token, *, row, text, temperature):
+    return ties.gap(
+      self._verifier,
+      self._ids[row],
+      text[:place],
+      (token, text[place]),
+      sampling_lib.make(1, temperature),
+      self._seeds[row],
+      self._tie,
+    )
 
   def _batches(self, temperature, batch_size):
     for batch in self._read(batch_size):

@@ -17,7 +17,7 @@ LATENCY_COLUMNS = ('capacity', 'batch', 'context', 'seconds', 'low', 'high')
 _LIMITS = ('run', 'run_context', 'run_priced')
 
 # Drafters that run no model; to look something up costs next to nothing.
-_FREE = ('lookup', 'suffix', 'bigram')
+FREE = ('lookup', 'suffix', 'bigram')
 
 
 def sizes_of(
@@ -127,7 +127,7 @@ def profile_of(
   for name, recipe in _recipes(record).items():
     if recipe.drafter in recipes.YARDSTICKS:
       continue
-    if recipe.drafter not in (*_FREE, *costs):
+    if recipe.drafter not in (*FREE, *costs):
       raise ValueError(
         f'expected --draft_costs for {recipe.drafter}, which runs a model, got '
         'none'

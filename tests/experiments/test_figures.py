@@ -20,6 +20,7 @@ from experiments import (
   records,
   scaling,
   speed_of_light,
+  speedup,
   train_eagle,
   where_tokens_go,
 )
@@ -65,6 +66,7 @@ def test_figures_go_by_the_names_of_their_experiments():
     latency.NAME,
     plan.NAME,
     scaling.NAME,
+    speedup.NAME,
     train_eagle.NAME,
     evaluate_drafter.NAME,
   }

@@ -1,0 +1,1 @@
+"""Ways of decoding against each other by the clock."""
