@@ -121,6 +121,7 @@ def draw(record: Mapping) -> matplotlib.figure.Figure:
     f'{forecast}speed over plain decoding of the same batch; darker is more '
     'tokens a second; the frame is the best N of a batch',
     fontsize=11,
+    wrap=True,
   )
   return figure
 
