@@ -46,7 +46,7 @@ from experiments.planning import (
   sources,
 )
 from experiments.profile import figure as profile_figure
-from experiments.speed import report as speed_report
+from experiments.speed import figure as speed_figure
 from experiments.walks import report as brw_report
 
 FLAGS = flags.FLAGS
@@ -65,7 +65,7 @@ FIGURES: Mapping[str, Callable[[Mapping], matplotlib.figure.Figure]] = {
   'acceptance': acceptance_report.draw,
   'latency': latency_report.draw,
   'plan': plan_report.draw,
-  'speedup': speed_report.draw,
+  'speedup': speed_figure.draw,
   'scaling': scaling_report.draw,
   'train_eagle': heads_report.draw,
   'evaluate_drafter': evaluation_figure.draw,

@@ -18,7 +18,8 @@ of other prompts.  All texts have to be those of plain decoding; see
 
 With --latency, measured with the same model, dtype, weights, order and
 temperature, the planner predicts the speed-ups from what drafts won; drafters
-that run a model want --draft_costs, as in `plan`.  With --beside the library
+that run a model want --draft_costs, as in `plan`, and what they take to read
+the prompt is not foreseen.  With --beside the library
 `transformers` takes part, at temperature 0 and batch size 1, with the dtype and
 the threads of ours; it reads a GGUF file into values.
 
@@ -28,9 +29,9 @@ table.
 """
 
 import functools
-import pathlib
 import sys
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -48,15 +49,16 @@ from experiments import (
   records,
   ties,
 )
-from experiments.planning import sources
 from experiments.speed import (
   beside,
   contest,
   forecast,
+  options,
   report,
   rounds,
   tables,
 )
+from specjax.checkpoint import resolve
 
 FLAGS = flags.FLAGS
 
@@ -69,40 +71,48 @@ _LONG_PROMPT = 128
 _APART = ('rounds', 'latency', 'draft_costs', 'temperatures')
 
 
+class Field(NamedTuple):
+  """Who takes part, and on which prompts.
+
+  Attributes:
+    model: the verifier.
+    ids: prompts as token ids.
+    kinds: of each.
+    recipes: by name.
+    draftings: what was made of them.
+    others: ways of another library.
+  """
+
+  model: resolve.Checkpoint
+  ids: list[list[int]]
+  kinds: list[str]
+  recipes: Mapping[str, recipes.Recipe]
+  draftings: Mapping[str, drafters.Drafting]
+  others: list[rounds.Way]
+
+
 def main():
   """Times, checks the texts, writes, and says what came out."""
-  _check_flags()
-  machine = _machine()
-  model = model_flags.load()
-  prompts, ids = common.load_prompts(
-    model.tokenizer, FLAGS.prompts, FLAGS.prompts_per_kind, FLAGS.max_length
-  )
-  kinds = [prompt.kind for prompt in prompts]
-  found = recipes.combine(FLAGS.drafters, FLAGS.trees, ['match'])
-  draftings = _draftings(found, model, ids)
-  others = []
-  if FLAGS.beside:
-    library = beside.Library(FLAGS.model, FLAGS.dtype, model)
-    others = library.ways(ids, FLAGS.max_new_tokens)
+  options.check()
+  machine = options.machine()
+  field = _field()
   folder = records.open_run(FLAGS.results_dir, NAME, FLAGS.run_name)
   record = records.new_record(NAME, common.flag_values())
   keys = {
     **common.flag_values(),
-    'prompt_ids': records.digest(ids),
-    'draft_files': {name: made.content for name, made in draftings.items()},
+    'prompt_ids': records.digest(field.ids),
+    'draft_files': {name: x.content for name, x in field.draftings.items()},
   }
   stages = records.Stages(
     folder, {k: v for k, v in keys.items() if k not in _APART}
   )
   facts = {'table': [], 'beside': [], 'checks': []}
   for temperature in FLAGS.temperatures:
-    parts = _at(
-      temperature, model, ids, kinds, found, draftings, others, stages, machine
-    )
+    parts = _at(temperature, field, stages, machine)
     for name, rows in parts.items():
       facts[name] += [{'temperature': temperature, **row} for row in rows]
   records.finish_record(
-    folder, record, **facts, long_kinds=long_kinds(ids, kinds)
+    folder, record, **facts, long_kinds=long_kinds(field.ids, field.kinds)
   )
   report.show(records.load_record(folder / 'record.json'), folder)
   if any(row['failures'] for row in facts['checks']):
@@ -128,16 +138,14 @@ def long_kinds(ids: Sequence[Sequence[int]], kinds: Sequence[str]) -> list[str]:
   ]
 
 
-def _at(
-  temperature, model, ids, kinds, found, draftings, others, stages, machine
-) -> Mapping[str, list[dict]]:
+def _at(temperature, field, stages, machine) -> Mapping[str, list[dict]]:
   """Returns the parts of the record at a temperature."""
-  features = drafters.features_of(draftings.values())
-  options = {
+  model, ids, kinds = field.model, field.ids, field.kinds
+  limits = {
     'seed': FLAGS.seed,
     'max_new_tokens': FLAGS.max_new_tokens,
     'max_length': FLAGS.max_length,
-    'features': features,
+    'features': drafters.features_of(field.draftings.values()),
   }
   is_exact = jnp.dtype(FLAGS.dtype) == jnp.float32
   comparison = identity.Comparison(
@@ -145,40 +153,42 @@ def _at(
     model.tokenizer.eos_ids,
     ids,
     tie=ties.TIE if is_exact else None,
-    **options,
+    **limits,
   )
   tasks = contest.tasks(
-    model, ids, kinds, temperature, batch_size=FLAGS.batch_size, **options
+    model, ids, kinds, temperature, batch_size=FLAGS.batch_size, **limits
   )
   ways = contest.ways(
-    model, draftings, FLAGS.capacities, temperature, comparison
+    model, field.draftings, FLAGS.capacities, temperature, comparison
   )
-  ways += others
+  ways += field.others
   samples = _take_rounds(ways, tasks, stages, temperature)
-  groups = tables.groups_of(tasks, long_kinds(ids, kinds))
-  timed = (samples, ways, tasks, groups)
+  timed = samples, ways, tasks, tables.groups_of(tasks, long_kinds(ids, kinds))
   rows = tables.speed_rows(*timed, FLAGS.seed)
   if machine is not None:
-    recipes_by_name = {recipe.name: recipe for recipe in found}
-    predicted = tables.predictions(
-      *timed,
-      _contexts(samples, ids, kinds),
-      lambda won, context: forecast.speedups(
-        machine, recipes_by_name, won, FLAGS.batch_size, context
-      ),
-    )
-    for row in rows:
-      way = row['name'], row['capacity']
-      row['predicted'] = predicted[row['kind']].get(way)
-  numbers = range(1, len(ways))
+    _predict(rows, timed, field, machine)
   return {
     'table': rows,
     'beside': tables.beside_rows(*timed, FLAGS.seed),
     'checks': [
       tables.check_row(comparison, samples, ways, number, temperature)
-      for number in tqdm.tqdm(numbers, desc='texts', unit='way')
+      for number in tqdm.trange(1, len(ways), desc='texts', unit='way')
     ],
   }
+
+
+def _predict(rows, timed, field, machine):
+  """Adds to rows what is predicted, None where something is not known."""
+  predicted = tables.predictions(
+    *timed,
+    _contexts(timed[0], field.ids, field.kinds),
+    lambda won, context: forecast.speedups(
+      machine, field.recipes, won, FLAGS.batch_size, context
+    ),
+  )
+  for row in rows:
+    way = row['name'], row['capacity']
+    row['predicted'] = predicted[row['kind']].get(way)
 
 
 def _take_rounds(ways, tasks, stages, temperature):
@@ -211,8 +221,14 @@ def _contexts(samples, ids, kinds):
   }
 
 
-def _draftings(found, model, ids):
-  """Builds the drafters of all recipes."""
+def _field():
+  """Loads the model, the prompts and all that takes part."""
+  model = model_flags.load()
+  prompts, ids = common.load_prompts(
+    model.tokenizer, FLAGS.prompts, FLAGS.prompts_per_kind, FLAGS.max_length
+  )
+  combined = recipes.combine(FLAGS.drafters, FLAGS.trees, ['match'])
+  found = {recipe.name: recipe for recipe in combined}
   models = draft_models.load(
     FLAGS.drafters,
     model,
@@ -220,65 +236,23 @@ def _draftings(found, model, ids):
     jnp.dtype(FLAGS.dtype),
     **draft_flags.of_models(),
   )
-  return drafters.make_all(
-    {recipe.name: recipe for recipe in found},
+  draftings = drafters.make_all(
+    found,
     model,
     common.corpus(model.tokenizer),
     max_nodes=max(FLAGS.capacities),
     models=models,
   )
-
-
-def _machine():
-  """Returns the pass times that plans are made from, None without any."""
-  if not FLAGS.latency:
-    return None
-  [temperature] = FLAGS.temperatures
-  flags_of_model = {
-    name: FLAGS[name].value for name in model_flags.SHARED_FLAGS
-  }
-  return forecast.of_record(
-    records.load_record(pathlib.Path(FLAGS.latency), sources.LATENCY_COLUMNS),
-    flags_of_model | {'temperature': temperature},
-    sources.parse_costs(FLAGS.draft_costs),
-  )
-
-
-def _check_flags():
-  if FLAGS.capacities == [1]:
-    raise ValueError('expected --capacities above 1, got plain decoding alone')
-  if FLAGS.latency and len(FLAGS.temperatures) > 1:
-    raise ValueError(
-      f'expected one of --temperatures with --latency, got {FLAGS.temperatures}'
-    )
-  if FLAGS.beside and (FLAGS.batch_size, FLAGS.temperatures) != (1, [0]):
-    raise ValueError(
-      'expected --batch_size=1 and --temperatures=0 with --beside, got '
-      f'{FLAGS.batch_size} and {FLAGS.temperatures}'
-    )
-
-
-def _define_flags():
-  """Defines what other experiments have flags of the same name for."""
-  with common.flags_of_main():
-    flags.DEFINE_integer(
-      'rounds', 15, 'Each runs every way once.', lower_bound=2
-    )
-    flags.DEFINE_string(
-      'latency', None, 'record.json of latency, to predict speed-ups from.'
-    )
-    flags.DEFINE_list(
-      'draft_costs',
-      [],
-      'NAME:SHARE of a plain pass that a level of the trees of NAME takes.',
-    )
-    flags.DEFINE_enum(
-      'beside', None, ['transformers'], 'A library that takes part.'
-    )
+  others = []
+  if FLAGS.beside:
+    library = beside.Library(FLAGS.model, FLAGS.dtype, model)
+    others = library.ways(ids, FLAGS.max_new_tokens)
+  kinds = [prompt.kind for prompt in prompts]
+  return Field(model, ids, kinds, found, draftings, others)
 
 
 if __name__ == '__main__':
-  _define_flags()
+  options.define()
   draft_flags.define('temperatures', 'trees', *draft_flags.MODELS)
   common.run(
     main,

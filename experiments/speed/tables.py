@@ -1,6 +1,6 @@
 """From timed rounds to the rows of a record."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -114,7 +114,9 @@ def predictions(
   tasks: Sequence[rounds.Task],
   groups: Mapping[str, Sequence[str]],
   contexts: Mapping[str, float],
-  speedups_fn,
+  speedups_fn: Callable[
+    [Mapping[tuple[str, int], float], float], forecast.Speedups
+  ],
 ) -> dict[str, forecast.Speedups]:
   """Predicts the speed-ups of our ways.
 
@@ -171,8 +173,8 @@ def check_row(
   of = lambda r, w: {k: samples[k][r, w] for k in ('tokens', 'num_tokens')}
   # Texts are the same in every round, unless something is wrong.
   distinct = {
-    pair.tobytes(): r
-    for r, pair in enumerate(samples['tokens'][:, [0, number]])
+    tuple(x.tobytes() for w in (0, number) for x in of(r, w).values()): r
+    for r in range(len(samples['tokens']))
   }
   parts = [
     comparison.along(of(r, 0), of(r, number), temperature, way.go_on_fn)

@@ -11,7 +11,7 @@ import pytest
 import reference_measured as measured
 
 from experiments import latency, records, speedup
-from experiments.speed import ratios, report
+from experiments.speed import entries, figure, ratios, report
 from specjax import tokenizer
 from specjax.checkpoint import orbax_store
 from specjax.llama import model as llama_model
@@ -78,7 +78,7 @@ def test_a_run_is_timed_checked_and_goes_on(model, tmp_path):
   assert result.returncode == 0, result.stderr
   folder = tmp_path / speedup.NAME / 'a'
   record = records.load_record(folder / 'record.json')
-  here = report.at(record, 0.0)
+  here = entries.at(record, 0.0)
   assert report.table_text(here) in result.stdout
   assert report.forecast_words(here) in result.stdout
   assert (folder / 'figure.png').exists()
@@ -96,8 +96,8 @@ def test_a_run_is_timed_checked_and_goes_on(model, tmp_path):
   assert samples['seconds'].shape == (2, 4) and samples['seconds'].min() > 0
   assert check['tokens'] == samples['num_tokens'][0].sum()
 
-  # Goes on: rounds that are there stay, and one of them says otherwise.
-  samples['tokens'][1, 2, 3] += 1
+  # Goes on: rounds that are there stay, in one of which a text ends too soon.
+  samples['num_tokens'][1, 2] -= 1
   records.write_npz(folder / 'stages' / 'T=0-0.npz', **samples)
   result = run(model, tmp_path, rounds=3)
   assert result.returncode == 1, result.stderr
@@ -177,8 +177,16 @@ def test_the_words():
   record = hand_made()
   assert report.sentence(record) == (
     'Over all 2 kinds of prompts lookup at N = 4 is fastest, '
-    '1.20 [1.08, 1.32] times plain decoding (geometric mean); with long '
-    'prompts (sum) lookup at N = 8, 1.80 [1.62, 1.98] times.'
+    '1.20 [1.08, 1.32] times plain decoding; with long prompts (sum) lookup at '
+    'N = 8 is fastest, 1.80 [1.62, 1.98] times plain decoding.'
+  )
+  slow = [
+    row | {'speedup': [min(x, 1.0) for x in row['speedup']]}
+    for row in record['table']
+  ]
+  assert report.sentence(record | {'table': slow}) == (
+    'Over all 2 kinds of prompts nothing is faster than plain decoding; with '
+    'long prompts (sum) nothing is faster than plain decoding.'
   )
   assert report.verdict(record) == (
     'All 100 tokens are those of plain decoding but at 2 ties, the widest of '
@@ -221,8 +229,7 @@ def test_rows_beside_another_library_have_its_rate_and_our_ratio():
 
 
 def test_the_figure_has_a_mark_a_way_and_a_line_at_1():
-  figure = report.draw(hand_made())
-  [axes] = figure.axes
+  [axes] = figure.draw(hand_made()).axes
   marks = {
     container.get_label(): container.lines[0] for container in axes.containers
   }
