@@ -19,10 +19,12 @@ of other prompts.  All texts have to be those of plain decoding; see
 With --latency, measured with the same model, dtype, weights, order and
 temperature, the planner predicts the speed-ups from what drafts won; drafters
 that run a model want --draft_costs, as in `plan`, and what they take to read
-the prompt is not foreseen.  With --beside the library
-`transformers` takes part, at temperature 0 and batch size 1, with the dtype and
-the threads of ours; it reads a GGUF file into values.  Its threads wait for
-each other, so that a busy machine slows it many times: use a quiet one.
+the prompt is not foreseen.
+
+With --beside the library `transformers` takes part, at temperature 0 and batch
+size 1, with the dtype and the threads of ours; it reads a GGUF file into
+values.  Its threads wait for each other, so that a busy machine slows it many
+times: use a quiet one.
 
 A run that was killed, or that is to have more --rounds, goes on.  Writes
 results/speedup/<run>/: figure.png and figure.pdf, and record.json with the
