@@ -187,10 +187,10 @@ def _define_flags(
   )
   flags.DEFINE_enum(
     'order',
-    'auto',
+    'in_out',
     ['auto', 'in_out', 'out_in', 'both'],
-    'How matrices are stored: as several rows or as one row is fast with, or '
-    'both; auto tries it out.',
+    'How matrices are stored: as several rows are fast with, or as one row is, '
+    'or both, which takes twice the memory; auto tries it out.',
   )
   flags.DEFINE_float(
     'temperature', 1.0, 'Of sampling; 0 takes the best token.', lower_bound=0

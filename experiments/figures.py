@@ -166,7 +166,7 @@ def write_sweep(folder: pathlib.Path, out: pathlib.Path) -> None:
   if 'no record' in study.missing.values():
     print(
       f'launch/sweep.py --grid={folder / cells.GRID} --run_name={study.name} '
-      'makes the records'
+      f'--store={folder} makes the records'
     )
 
 

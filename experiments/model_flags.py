@@ -13,7 +13,7 @@ SHARED_FLAGS = ('model', 'dtype', 'weights', 'order')
 
 
 def load(layout: parallel.Layout | None = None) -> resolve.Checkpoint:
-  """Loads the model.
+  """Loads the model; the order that it chose is the value of --order then.
 
   Args:
     layout: devices whose groups share out a copy of the parameters each; None
@@ -22,10 +22,13 @@ def load(layout: parallel.Layout | None = None) -> resolve.Checkpoint:
   Raises:
     ValueError: as `resolve.load`.
   """
-  return resolve.load(
+  model = resolve.load(
     FLAGS.model,
     jnp.dtype(FLAGS.dtype),
     layout,
     blocks=FLAGS.weights == 'blocks',
     order=FLAGS.order,
   )
+  # Stages and records are of that order.
+  FLAGS.order = model.order
+  return model

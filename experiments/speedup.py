@@ -169,7 +169,9 @@ def _at(temperature, field, stages, machine) -> Mapping[str, list[dict]]:
   timed = samples, ways, tasks, tables.groups_of(tasks, long_kinds(ids, kinds))
   rows = tables.speed_rows(*timed, FLAGS.seed)
   if machine is not None:
-    _predict(rows, timed, field, machine)
+    # Batches of a kind are made equal.
+    batch = max(len(task.rows) for task in tasks)
+    _predict(rows, timed, field, machine, batch)
   return {
     'table': rows,
     'beside': tables.beside_rows(*timed, FLAGS.seed),
@@ -180,13 +182,13 @@ def _at(temperature, field, stages, machine) -> Mapping[str, list[dict]]:
   }
 
 
-def _predict(rows, timed, field, machine):
+def _predict(rows, timed, field, machine, batch):
   """Adds to rows what is predicted, None where something is not known."""
   predicted = tables.predictions(
     *timed,
     _contexts(timed[0], field.ids, field.kinds),
     lambda won, context: forecast.speedups(
-      machine, field.recipes, won, FLAGS.batch_size, context
+      machine, field.recipes, won, batch, context
     ),
   )
   for row in rows:

@@ -33,6 +33,9 @@ class Library:
       ValueError: the library is not installed, or cannot read the model.
     """
     file = _find(path)
+    if dtype != 'float32':
+      # A cast there would round the frequencies of the positions too.
+      raise ValueError(f'expected float32 with --beside, got {dtype}')
     self._torch, library = _import()
     # As many threads as this process may have, which ours takes too.
     self._torch.set_num_threads(len(os.sched_getaffinity(0)))
@@ -40,7 +43,7 @@ class Library:
       loaded = _from_gguf(file, configs.to_hf(model.params.config))
     else:
       loaded = library.AutoModelForCausalLM.from_pretrained(file)
-    self._model = loaded.to(getattr(self._torch, dtype)).eval()
+    self._model = loaded.float().eval()
     self._eos_ids = list(model.tokenizer.eos_ids)
 
   def ways(

@@ -27,11 +27,13 @@ class Checkpoint(NamedTuple):
     params: its parameters.
     tokenizer: its text <-> ids.
     name: what to call it in records.
+    order: how the matrices of layers are stored, of `storage.ORDERS`.
   """
 
   params: llama_model.Params
   tokenizer: tokenizer_lib.Tokenizer
   name: str
+  order: str = 'in_out'
 
 
 def load(
@@ -75,7 +77,7 @@ def load(
     order = 'in_out' if is_shared_out else order_lib.choose(layers)
   layers = storage.ordered(layers, order)
   params = params.replace(weights=params.weights | {'layers': layers})
-  return Checkpoint(params, tokenizer, name)
+  return Checkpoint(params, tokenizer, name, order)
 
 
 def embedded_file() -> pathlib.Path:

@@ -22,8 +22,8 @@ _BLOCK = 32
 class Blocks:
   """A matrix, or a stack of them, in blocks of 32 inputs of an output.
 
-  `w_i = scale q_i + offset`, which is exact in float32: `q` has at most 8 bits
-  and a scale 11.
+  `w_i = scale q_i + offset`.  The product is exact in float32, for `q` has at
+  most 8 bits and a scale 11; the sum is rounded once.
 
   Attributes:
     quants: `[..., in, out]` or `[..., out, in]` int8; one a byte, since two in

@@ -16,7 +16,7 @@ Sources, looked up in November 2026:
         direction.  A hop is taken to be as long as that of a TPU.
 
 Prices are US dollars for a chip and an hour, on demand and without commitment:
-of TPUs Google's list prices for US regions in 2025, from memory; of GPUs the
+of TPUs what is assumed to be Google's list for US regions in 2025; of GPUs the
 middle of what large clouds asked in May 2026 by a comparison of providers
 (mercatus-ai.com/blog/cloud-gpu-pricing).  They differ by a factor of two and
 more between providers.

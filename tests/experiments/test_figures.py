@@ -142,7 +142,9 @@ def test_a_sweep_is_drawn_and_its_missing_cells_are_named(tmp_path):
     for run in grid.load(folder / 'grid.txt')
     if run.path in missing or run.experiment not in drawn
   ]
-  assert f'--grid={folder}/grid.txt --run_name=small' in lines[-1]
+  assert (
+    f'--grid={folder}/grid.txt --run_name=small --store={folder} ' in lines[-1]
+  )
   out = folder / 'figures'
   assert {path.stem for path in out.glob('*.png')} == set(drawn)
   assert {path.name for path in (out / 'small').glob('*.tex')} == {

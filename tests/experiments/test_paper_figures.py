@@ -43,8 +43,8 @@ def by_curve(rows):
 def test_curves_are_of_the_record_whose_texts_drafters_ran_on():
   main, other = reference_paper.main_job(0.25), reference_paper.acceptance()
   rows = curves.rows_of(cell(speed_of_light=main, acceptance=other))
-  # The later recipes of the helper win more, but the last two are a drawn one
-  # and the oracle.
+  # Its later recipes win more, but the last two are a drawn one and the
+  # oracle.
   expected = {
     'eagle': one(other, 'eagle-beam', temperature=1.0),
     'lookup': one(other, 'lookup', temperature=1.0),
@@ -201,7 +201,7 @@ def test_moments_are_those_of_own_texts_of_all_kinds(study):
     {
       'model': of_cell.model,
       'data': of_cell.data,
-      # The first settings of the helper are those that are wanted.
+      # Its first settings are those that are wanted.
       'mu': resample.Interval(*(np.array([2, 1.5, 2.25]) + number / 8)),
       'mu2': resample.Interval(*(np.array([3, 2.5, 3.25]) + number / 8)),
     }
