@@ -180,6 +180,11 @@ def finish_record(
   )
 
 
+def select(rows: Sequence[Mapping], **wanted: object) -> list[Mapping]:
+  """Returns the rows that hold what is wanted, such as `temperature=0`."""
+  return [row for row in rows if wanted.items() <= row.items()]
+
+
 def load_record(path: pathlib.Path, columns: Sequence[str] = ()) -> dict:
   """Reads a record and checks it.
 

@@ -23,6 +23,7 @@ from absl import flags
 
 from experiments import common, records
 from experiments.planning import (
+  options,
   study_flags,
   study_passes,
   study_tasks,
@@ -140,12 +141,7 @@ def define() -> None:
     flags.DEFINE_integer(
       'context', 1024, 'Tokens of a prompt, in the mean.', lower_bound=1
     )
-    flags.DEFINE_float(
-      'overhead_ms',
-      0.0,
-      'Of a pass, beside what data sheets say.',
-      lower_bound=0,
-    )
+  options.define_overhead()
 
 
 if __name__ == '__main__':

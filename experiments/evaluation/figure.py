@@ -8,6 +8,7 @@ import matplotlib.axes
 import matplotlib.figure
 import matplotlib.ticker
 
+from experiments import records
 from experiments import study as study_lib
 from experiments.evaluation import one_temperature
 from specjax import plotting
@@ -66,11 +67,6 @@ def draw(record: Mapping) -> matplotlib.figure.Figure:
   return figure
 
 
-def select(rows: Sequence[Mapping], **wanted: object) -> list[Mapping]:
-  """Returns the rows that hold what is wanted, such as `temperature=0`."""
-  return [row for row in rows if wanted.items() <= row.items()]
-
-
 def styles(record: Mapping) -> dict[str, plotting.Style]:
   """Returns the style of each drafter and the oracle, by curve.
 
@@ -90,7 +86,7 @@ def styles(record: Mapping) -> dict[str, plotting.Style]:
 
 def _rates(axes, record, temperature):
   """Draws `D` of drafter, lookup and oracle."""
-  rows = select(record['table'], temperature=temperature, kind=None)
+  rows = records.select(record['table'], temperature=temperature, kind=None)
   names = one_temperature.shown(record['drafter'])
   plotting.tokens_against_capacity(
     axes, rows, {name: styles(record)[name] for name in names}
@@ -100,7 +96,7 @@ def _rates(axes, record, temperature):
 
 def _kinds(axes, record, temperature):
   """Draws `D` of the drafter by kind of prompt."""
-  rows = select(
+  rows = records.select(
     record['table'], temperature=temperature, curve=record['drafter']
   )
   kinds = [k for k in dict.fromkeys(row['kind'] for row in rows) if k]
@@ -115,9 +111,9 @@ def _kinds(axes, record, temperature):
 
 def _depths(axes, record, temperature):
   """Draws the chance of acceptance by depth, at the largest capacity."""
-  rows = select(record['depths'], temperature=temperature)
+  rows = records.select(record['depths'], temperature=temperature)
   for name in dict.fromkeys(row['curve'] for row in rows):
-    here = select(rows, curve=name)
+    here = records.select(rows, curve=name)
     places = [row['depth'] for row in here]
     _draw_rows(axes, places, here, styles(record)[name])
   axes.set_ylim(0, 1.05)
@@ -131,9 +127,9 @@ def _depths(axes, record, temperature):
 def _reliability(axes, record, temperature):
   """Draws how often tokens come next against what is said of them."""
   axes.plot([0, 1], [0, 1], color='0.5', linewidth=1, label='as often as said')
-  rows = select(record['reliability'], temperature=temperature)
+  rows = records.select(record['reliability'], temperature=temperature)
   for name in dict.fromkeys(row['curve'] for row in rows):
-    here = select(rows, curve=name)
+    here = records.select(rows, curve=name)
     _draw_rows(axes, [row['said'] for row in here], here, styles(record)[name])
   axes.set_xlim(0, 1)
   axes.set_ylim(0, 1.05)
@@ -144,12 +140,12 @@ def _reliability(axes, record, temperature):
 
 def _curves(axes, record, temperature):
   """Draws measured curves, and dotted those that the formula predicts."""
-  here = select(record['predictions'], temperature=temperature)
+  here = records.select(record['predictions'], temperature=temperature)
   told = {name: styles(record)[name] for name in _names(here)}
-  measured = select(record['table'], temperature=temperature, kind=None)
+  measured = records.select(record['table'], temperature=temperature, kind=None)
   plotting.tokens_against_capacity(axes, measured, told)
   for name, style in told.items():
-    rows = select(here, curve=name)
+    rows = records.select(here, curve=name)
     axes.plot(
       [row['capacity'] for row in rows],
       [row['D'] for row in rows],
@@ -163,11 +159,11 @@ def _curves(axes, record, temperature):
 
 def _slopes(axes, record, temperature):
   """Draws measured slopes against those that the formula predicts."""
-  rows = select(record['slopes'], temperature=temperature)
+  rows = records.select(record['slopes'], temperature=temperature)
   tops = [0.0]
   for name in _names(rows):
-    [predicted] = select(rows, curve=name, slope='predicted')
-    [measured] = select(rows, curve=name, slope='measured')
+    [predicted] = records.select(rows, curve=name, slope='predicted')
+    [measured] = records.select(rows, curve=name, slope='measured')
     style = styles(record)[name]._replace(line='none')
     _draw_rows(axes, [predicted['value']], [measured], style, [predicted])
     tops += [x['high'] or x['value'] for x in (predicted, measured)]

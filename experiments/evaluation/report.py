@@ -3,7 +3,7 @@
 import pathlib
 from collections.abc import Mapping
 
-from experiments import curves, figure_files
+from experiments import curves, figure_files, records
 from experiments import report as report_lib
 from experiments.evaluation import figure as figure_lib
 from experiments.evaluation import one_temperature
@@ -43,11 +43,11 @@ def text(record: Mapping, temperature: float) -> str:
     temperature: one of the record's.
   """
   at = {
-    name: figure_lib.select(rows, temperature=temperature)
+    name: records.select(rows, temperature=temperature)
     for name, rows in record.items()
     if isinstance(rows, list)
   }
-  total = figure_lib.select(at['table'], kind=None)
+  total = records.select(at['table'], kind=None)
   return '\n'.join(
     [
       report_lib.table_text(record | {'table': total}),
@@ -63,7 +63,7 @@ def _kinds(table, record):
   """A line for each kind of prompt, at the largest capacity."""
   capacity = record['flags']['capacities'][-1]
   for kind in filter(None, dict.fromkeys(row['kind'] for row in table)):
-    rows = figure_lib.select(table, kind=kind)
+    rows = records.select(table, kind=kind)
     cells = [
       f'{name} {report_lib.cell(curves.find(rows, name, capacity))}'
       for name in one_temperature.shown(record['drafter'])
@@ -77,7 +77,7 @@ def _depths(rows, record):
   for name in _names(rows):
     shares = ', '.join(
       f'{report_lib.cell(row)} of {row["tokens"]}'
-      for row in figure_lib.select(rows, curve=name)
+      for row in records.select(rows, curve=name)
     )
     yield f'drafts at depth 1, 2, ..., N = {capacity}: {name} {shares} tokens'
 
@@ -87,7 +87,7 @@ def _reliability(rows):
   for name in _names(rows):
     bins = ', '.join(
       f'{row["said"]:.3f} {report_lib.cell(row, 3)} of {row["count"]}'
-      for row in figure_lib.select(rows, curve=name)
+      for row in records.select(rows, curve=name)
     )
     yield f'probability said, share that came next: {name} {bins}'
 
@@ -95,10 +95,10 @@ def _reliability(rows):
 def _law(at, name):
   """Says how far a drafter's law is from the verifier's, and what it wins."""
   moments = {
-    row['moment']: row for row in figure_lib.select(at['moments'], curve=name)
+    row['moment']: row for row in records.select(at['moments'], curve=name)
   }
   slopes = {
-    row['slope']: row for row in figure_lib.select(at['slopes'], curve=name)
+    row['slope']: row for row in records.select(at['slopes'], curve=name)
   }
   said = [
     f'{words} {report_lib.cell(moments[k])}' for k, words in _MOMENTS.items()

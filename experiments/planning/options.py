@@ -30,6 +30,12 @@ def define_forecast() -> None:
     )
     flags.DEFINE_integer('context', 1024, 'Tokens of each row.', lower_bound=1)
     flags.DEFINE_float('weight_bytes', 2.0, 'Of one weight.', lower_bound=0.1)
+  define_overhead()
+
+
+def define_overhead() -> None:
+  """Defines `--overhead_ms`, before `common.run`."""
+  with common.flags_of_main():
     flags.DEFINE_float(
       'overhead_ms',
       0.0,

@@ -9,7 +9,7 @@ import matplotlib.lines
 import matplotlib.ticker
 import numpy as np
 
-from experiments import figure_files
+from experiments import figure_files, records
 from experiments.planning import scaling_words
 
 _LOOKS = (
@@ -53,9 +53,11 @@ def draw(record: Mapping) -> matplotlib.figure.Figure:
     panels.flat, itertools.product(models, chips), strict=True
   ):
     for look, batch in zip(itertools.cycle(_LOOKS), batches):
-      _draw_batch(axes, _of(table, model=model, chip=chip, batch=batch), look)
-    _scale(axes, _of([*table, *record['left_out']], chip=chip))
-    _say_no_room(axes, _of(table, model=model, chip=chip))
+      _draw_batch(
+        axes, records.select(table, model=model, chip=chip, batch=batch), look
+      )
+    _scale(axes, records.select([*table, *record['left_out']], chip=chip))
+    _say_no_room(axes, records.select(table, model=model, chip=chip))
     axes.set_title(f'{model} on {chip}', fontsize=10)
   for axes in panels[:, 0]:
     axes.set_ylabel('tokens a second, all rows')
@@ -171,12 +173,6 @@ def _say_no_room(axes, rows):
 def _plain_number(value, place):
   del place
   return f'{value:,.0f}'
-
-
-def _of(table, **values):
-  return [
-    row for row in table if all(row[name] == x for name, x in values.items())
-  ]
 
 
 def _distinct(table: Sequence[Mapping], name: str) -> list:

@@ -4,6 +4,7 @@ import collections
 import math
 from collections.abc import Mapping, Sequence
 
+from experiments import records
 from experiments.planning import study_flags, study_passes
 
 NOTES = """\
@@ -37,10 +38,10 @@ def table_text(record: Mapping) -> str:
     '|---' * (len(names) + 2) + '|',
   ]
   for head, of_model in [
-    *((model, _of(table, model=model)) for model in models),
+    *((model, records.select(table, model=model)) for model in models),
     ('all', table),
   ]:
-    cells = [_of(of_model, experiment=name) for name in names]
+    cells = [records.select(of_model, experiment=name) for name in names]
     words = ' | '.join(map(sum_text, [*cells, of_model]))
     lines.append(f'| {head} | {words} |')
   return '\n'.join(lines)
@@ -87,12 +88,6 @@ def sum_text(rows: Sequence[Mapping]) -> str:
   add = lambda name: math.fsum(row[name] for row in rows)
   hours = add('hours')
   return f'{hours:{".2g" if hours < 1 else ".1f"}} h, ${add("dollars"):.0f}'
-
-
-def _of(table, **values):
-  return [
-    row for row in table if all(row[name] == x for name, x in values.items())
-  ]
 
 
 def _runs_text(counts):

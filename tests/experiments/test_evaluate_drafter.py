@@ -241,7 +241,7 @@ def test_rates_are_of_all_prompts_and_of_each_kind():
   np.testing.assert_allclose(
     [value[None], value['a'], value['b']], [20 / 13, 16 / 11, 2.0], rtol=1e-6
   )
-  [alone] = figure_lib.select(found, kind='b')
+  [alone] = records.select(found, kind='b')
   assert alone['low'] is alone['high'] is None
 
 
@@ -347,7 +347,7 @@ def test_the_tables_are_of_the_stages(finished):
   folder, _ = finished
   record = records.load_record(folder / 'record.json')
   name = 'dulled-best_paths'
-  at = lambda table, **wanted: figure_lib.select(
+  at = lambda table, **wanted: records.select(
     record[table], temperature=1.0, curve=name, **wanted
   )
   stages = folder / 'texts' / 'T=1' / 'stages'
