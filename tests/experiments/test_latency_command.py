@@ -1,37 +1,20 @@
 """Tests of experiments.latency, and of plans from what it measured."""
 
-import dataclasses
-
 import commands
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 import reference_measured as measured
 
 from experiments import latency, plan, records
 from experiments.planning import latency_report, sources
-from specjax import tokenizer
-from specjax.checkpoint import orbax_store
 from specjax.decode import latency as latency_lib
-from specjax.llama import model as llama_model
 from specjax.theory import roofline, roofline_fit
 
 
-@pytest.fixture(scope='module')
-def model(tmp_path_factory, tiny):
-  """A folder with a small model."""
-  folder = tmp_path_factory.mktemp('model') / 'tiny'
-  config = dataclasses.replace(tiny.config, vocab_size=258)
-  params = llama_model.init_params(jax.random.key(0), config, jnp.float32)
-  orbax_store.save(folder, params, tokenizer.byte_level(), {})
-  return folder
-
-
-def test_what_was_measured_is_planned_with(model, tmp_path):
+def test_what_was_measured_is_planned_with(tiny_folder, tmp_path):
   result = commands.run(
     latency.NAME,
-    model=model,
+    model=tiny_folder,
     results_dir=tmp_path,
     run_name='a',
     capacities='1,3',

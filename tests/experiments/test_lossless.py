@@ -1,18 +1,12 @@
 """Tests of experiments.lossless: its table, words and exit codes."""
 
-import dataclasses
 import json
 
 import commands
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from experiments import lossless, records
-from specjax import tokenizer
-from specjax.checkpoint import orbax_store
-from specjax.llama import model as llama_model
 
 
 def row_of(rule, error, statistic, degrees=10):
@@ -50,15 +44,11 @@ def test_the_sentence_says_the_worst():
 
 
 @pytest.fixture(scope='module')
-def model(tmp_path_factory, tiny):
+def model(tiny_folder):
   """A folder with a small model and two prompts."""
-  folder = tmp_path_factory.mktemp('model') / 'tiny'
-  config = dataclasses.replace(tiny.config, vocab_size=258)
-  params = llama_model.init_params(jax.random.key(0), config, jnp.float32)
-  orbax_store.save(folder, params, tokenizer.byte_level(), {})
   lines = [json.dumps({'id': text, 'prompt': text}) for text in ('ab', 'xyz')]
-  (folder / 'prompts.jsonl').write_text('\n'.join(lines))
-  return folder
+  (tiny_folder / 'prompts.jsonl').write_text('\n'.join(lines))
+  return tiny_folder
 
 
 def run(model, results):

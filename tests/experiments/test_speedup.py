@@ -1,37 +1,27 @@
 """Tests of experiments.speedup: a run on a small model, and its words."""
 
-import dataclasses
 import json
 
 import commands
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 import reference_measured as measured
 
 from experiments import latency, records, speedup
 from experiments.speed import entries, figure, ratios, report
-from specjax import tokenizer
-from specjax.checkpoint import orbax_store
-from specjax.llama import model as llama_model
 
 
 @pytest.fixture(scope='module')
-def model(tmp_path_factory, tiny):
+def model(tiny_folder):
   """A folder with a small model and prompts of two kinds, of one shape."""
-  folder = tmp_path_factory.mktemp('model') / 'tiny'
-  config = dataclasses.replace(tiny.config, vocab_size=258)
-  params = llama_model.init_params(jax.random.key(0), config, jnp.float32)
-  orbax_store.save(folder, params, tokenizer.byte_level(), {})
   prompts = [
     {'id': f'{kind}-{i}', 'kind': kind, 'prompt': f'{i}{kind} ab ab'}
     for i in (1, 2)
     for kind in ('chat', 'long')
   ]
   lines = '\n'.join(map(json.dumps, prompts))
-  (folder / 'prompts.jsonl').write_text(lines)
-  return folder
+  (tiny_folder / 'prompts.jsonl').write_text(lines)
+  return tiny_folder
 
 
 def run(model, results, **flags):

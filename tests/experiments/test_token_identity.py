@@ -1,18 +1,12 @@
 """Tests of experiments.token_identity: its counts, words and exit codes."""
 
-import dataclasses
 import json
 
 import commands
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from experiments import records, token_identity
-from specjax import tokenizer
-from specjax.checkpoint import orbax_store
-from specjax.llama import model as llama_model
 
 WAY = token_identity.Way('lookup', 1.0, 4, 8)
 
@@ -59,15 +53,11 @@ def test_the_sentence_says_the_worst():
 
 
 @pytest.fixture(scope='module')
-def model(tmp_path_factory, tiny):
-  folder = tmp_path_factory.mktemp('model') / 'tiny'
-  config = dataclasses.replace(tiny.config, vocab_size=258)
-  params = llama_model.init_params(jax.random.key(0), config, jnp.float32)
-  orbax_store.save(folder, params, tokenizer.byte_level(), {})
+def model(tiny_folder):
   prompts = [{'id': str(i), 'prompt': 'ab' * i} for i in range(1, 4)]
   lines = '\n'.join(map(json.dumps, prompts))
-  (folder / 'prompts.jsonl').write_text(lines)
-  return folder
+  (tiny_folder / 'prompts.jsonl').write_text(lines)
+  return tiny_folder
 
 
 def run(model, results, **flags):
