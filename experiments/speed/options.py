@@ -6,7 +6,7 @@ from absl import flags
 
 from experiments import common, model_flags, records
 from experiments.planning import sources
-from experiments.speed import forecast
+from experiments.speed import beside, forecast
 
 FLAGS = flags.FLAGS
 
@@ -25,8 +25,13 @@ def define() -> None:
       [],
       'NAME:SHARE of a plain pass that a level of the trees of NAME takes.',
     )
-    flags.DEFINE_enum(
-      'beside', None, ['transformers'], 'A library that takes part.'
+    flags.DEFINE_list(
+      'beside', [], f'Libraries that take part, of {", ".join(beside.NAMES)}.'
+    )
+    flags.register_validator(
+      'beside',
+      lambda names: set(names) <= set(beside.NAMES),
+      f'expected some of {", ".join(beside.NAMES)}',
     )
 
 

@@ -25,7 +25,15 @@ def show(record: Mapping, folder: pathlib.Path) -> None:
       f'temperature {temperature:g}: times plain decoding\n{table_text(here)}',
       *filter(None, [forecast_text(here), beside_text(here)]),
       ' '.join(
-        filter(None, [sentence(here), verdict(here), forecast_words(here)])
+        filter(
+          None,
+          [
+            sentence(here),
+            verdict(here),
+            parting_words(here),
+            forecast_words(here),
+          ],
+        )
       ),
     ]
   figure_files.show(figure.draw(record), folder, *paragraphs)
@@ -135,18 +143,34 @@ def verdict(record: Mapping) -> str:
     record: of one temperature.
   """
   checks = record['checks']
-  total = lambda name: sum(row[name] for row in checks)
-  if total('failures'):
+  if failures := sum(row['failures'] for row in checks):
     names = [entries.way_words(row) for row in checks if row['failures']]
     return (
-      f'FAILURE: {total("failures")} texts part from those of plain decoding '
-      f'where no tie excuses it, with {", ".join(names)}.'
+      f'FAILURE: {failures} texts part from those of plain decoding where no '
+      f'tie excuses it, with {", ".join(names)}.'
     )
+  exact = [row for row in checks if row['is_exact']]
+  total = lambda name: sum(row[name] for row in exact)
   text = f'All {total("tokens")} tokens are those of plain decoding'
   if not total('partings'):
     return f'{text}.'
-  widest = max(row['widest_gap'] for row in checks)
+  widest = max(row['widest_gap'] for row in exact)
   return f'{text} but at {total("partings")} ties, the widest of {widest:.1e}.'
+
+
+def parting_words(record: Mapping) -> str:
+  """Says how often what rounds otherwise parts, '' if nothing does.
+
+  Args:
+    record: of one temperature.
+  """
+  return ' '.join(
+    f'{row["name"]}, which rounds otherwise, parts from plain decoding at '
+    f'{row["partings"]} of {row["tokens"]} tokens, where our scores lie up to '
+    f'{row["widest_gap"]:.2f} apart.'
+    for row in record['checks']
+    if not row['is_exact']
+  )
 
 
 def forecast_words(record: Mapping) -> str:

@@ -167,7 +167,7 @@ def check_row(
 
   Returns:
     `name` and `capacity`, `tokens` compared, `partings` at ties, `failures`
-    elsewhere, and `widest_gap` of a tie, 0 without any.
+    elsewhere, `widest_gap` of a tie, 0 without any, and `is_exact` of the way.
   """
   way = ways[number]
   of = lambda r, w: {k: samples[k][r, w] for k in ('tokens', 'num_tokens')}
@@ -189,6 +189,7 @@ def check_row(
     'partings': int(is_tie.sum()),
     'failures': int((~is_tie).sum()),
     'widest_gap': float(joined['gap'][is_tie].max(initial=0.0)),
+    'is_exact': way.is_exact,
   }
 
 

@@ -103,6 +103,7 @@ def test_a_run_is_timed_checked_and_goes_on(model, tmp_path):
     ({'capacities': 1}, 'expected --capacities above 1'),
     ({'temperatures': '0,1', 'latency': 'x'}, 'expected one of --temperatures'),
     ({'beside': 'transformers', 'batch_size': 2}, 'expected --batch_size=1'),
+    ({'beside': 'moon'}, 'expected some of transformers, llama.cpp'),
   ],
 )
 def test_a_mistake_of_the_user_is_one_line(model, tmp_path, flag, message):
@@ -160,7 +161,8 @@ def hand_made():
 def checks(**changes):
   """A way whose texts are right but for two ties."""
   row = {'temperature': 0.0, 'name': 'lookup', 'capacity': 4, 'tokens': 100}
-  return [row | {'partings': 2, 'failures': 0, 'widest_gap': 2e-4} | changes]
+  row |= {'partings': 2, 'failures': 0, 'widest_gap': 2e-4, 'is_exact': True}
+  return [row | changes]
 
 
 def test_the_words():
@@ -184,6 +186,14 @@ def test_the_words():
   )
   failed = record | {'checks': checks(failures=1)}
   assert report.verdict(failed).startswith('FAILURE: 1 texts part')
+  assert report.parting_words(record) == ''
+  others = checks(name='b', partings=9, widest_gap=0.314, is_exact=False)
+  beside = record | {'checks': checks() + others}
+  assert report.verdict(beside) == report.verdict(record)
+  assert report.parting_words(beside) == (
+    'b, which rounds otherwise, parts from plain decoding at 9 of 100 tokens, '
+    'where our scores lie up to 0.31 apart.'
+  )
   # Predicted 1.26 for 1.20 and 1.32 for 1.10, which it prefers.
   assert report.forecast_words(record) == (
     'The planner is within 10% for 1 of 2 choices; it chooses lookup at N = 8, '
