@@ -48,6 +48,8 @@ setuptools.setup(
     ],
     # The oracle of the parity tests, at the release they were checked against.
     'parity': ['torch==2.13.0', 'transformers>=5.0'],
+    # What speedup runs beside ours; pip builds it with a C++ compiler.
+    'llamacpp': ['llama-cpp-python>=0.3.36'],
     'tpu': ['jax[tpu]'],
     'gpu': ['jax[cuda12]'],
   },

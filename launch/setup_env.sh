@@ -3,7 +3,7 @@
 #
 # setup_env PARTS makes the virtual environment that $python lives in and
 # installs PARTS (a comma list: base, test) and the parts in SPECJAX_EXTRAS
-# (parity, tpu, gpu).  What is installed already is left alone.
+# (parity, llamacpp, tpu, gpu).  What is installed already is left alone.
 #
 #   SPECJAX_VENV   another place for the environment than .venv
 #   PYTHON         another interpreter than python3 to make it with
@@ -39,8 +39,8 @@ setup_env() {
   rules="$root $(cat "$root/setup.py" "${BASH_SOURCE[0]}" | cksum)"
   IFS=, read -ra names <<<"$1,${SPECJAX_EXTRAS:-}"
   for part in "${names[@]}"; do
-    [[ $part =~ ^(base|test|parity|tpu|gpu)$ ]] ||
-      fail "expected parity, tpu or gpu in SPECJAX_EXTRAS, got '$part'"
+    [[ $part =~ ^(base|test|parity|llamacpp|tpu|gpu)$ ]] ||
+      fail "expected parity, llamacpp, tpu or gpu in SPECJAX_EXTRAS, got '$part'"
     [[ $(cat "$venv/.specjax-$part" 2>/dev/null) == "$rules" ]] ||
       missing+=("$part")
   done
