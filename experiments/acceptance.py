@@ -58,7 +58,7 @@ _NAMED = ('drafters', 'trees', 'rules', 'temperatures', 'eagle', 'draft_model')
 
 def main(layout):
   """Runs, sums up, writes, and says what came out."""
-  model = model_flags.load(layout)
+  model = model_flags.load(NAME, layout)
   _, ids = common.load_prompts(
     model.tokenizer, FLAGS.prompts, FLAGS.prompts_per_kind, FLAGS.max_length
   )
@@ -71,7 +71,7 @@ def main(layout):
     )
   found = recipes.combine(FLAGS.drafters, FLAGS.trees, FLAGS.rules)
   draftings = _draftings(found, model, ids)
-  folder = records.open_run(FLAGS.results_dir, NAME, FLAGS.run_name)
+  folder = common.open_run(NAME)
   record = records.new_record(NAME, common.flag_values())
   table, checks = [], []
   for temperature in FLAGS.temperatures:

@@ -78,7 +78,7 @@ LOGS = (
 
 def main():
   """Times, writes, and says what came out."""
-  folder = records.open_run(FLAGS.results_dir, NAME, FLAGS.run_name)
+  folder = common.open_run(NAME)
   record = records.new_record(NAME, common.flag_values())
   rng = np.random.default_rng(FLAGS.seed)
   table = []

@@ -64,7 +64,7 @@ CONCENTRATION = np.full(50, 0.3)
 
 def main():
   """Times, checks, writes, and says what came out."""
-  folder = records.open_run(FLAGS.results_dir, NAME, FLAGS.run_name)
+  folder = common.open_run(NAME)
   record = records.new_record(NAME, common.flag_values())
   rng = np.random.default_rng(FLAGS.seed)
   rows = rng.dirichlet(CONCENTRATION, NUM_LAWS)

@@ -121,7 +121,7 @@ def main():
   )
   stream.read(logprob_files.find(_INPUT.value))
   stream.check()
-  folder = records.open_run(FLAGS.results_dir, NAME, FLAGS.run_name)
+  folder = common.open_run(NAME)
   if (folder / 'record.json').exists():
     print(f'{folder} has the results of an earlier run; they are made anew.')
   record = records.new_record(NAME, common.flag_values())

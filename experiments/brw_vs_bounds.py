@@ -82,7 +82,7 @@ _FLAGS = (
 
 def main():
   """Simulates, bounds, writes, and says what came out."""
-  folder = records.open_run(FLAGS.results_dir, NAME, FLAGS.run_name)
+  folder = common.open_run(NAME)
   values = common.flag_values()
   record = records.new_record(NAME, {name: values[name] for name in _FLAGS})
   table, moments = [], {}

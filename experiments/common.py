@@ -8,14 +8,17 @@ The end of an experiment's file reads
 and nothing is defined or parsed before: a test may import the file.
 """
 
+import atexit
 import contextlib
-import math
+import pathlib
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+import jax
 from absl import app, flags, logging
 
 from experiments import prompts as prompts_lib
+from experiments import records, shared_flags
 from specjax import tokenizer as tokenizer_lib
 
 FLAGS = flags.FLAGS
@@ -27,6 +30,7 @@ _BOOKKEEPING = (
   'model_devices',
   'num_hosts',
   'parallel',
+  'profile',
   'quick',
   'results_dir',
   'run_name',
@@ -55,7 +59,7 @@ def run(
       there is no other then, but for those that say where results go.
     arguments: names of what the command line has beside flags.
   """
-  _define_flags(drafters, shared)
+  shared_flags.define(drafters, shared)
   for name, value in (defaults or {}).items():
     FLAGS.set_default(name, value)
 
@@ -85,6 +89,7 @@ def run(
     if not FLAGS['verbosity'].present:
       # JAX tells at length which backends it did not find.
       logging.set_verbosity(logging.WARNING)
+    logging.info('main begins')
     try:
       main(*rest)
     except (ValueError, OSError) as error:
@@ -118,6 +123,28 @@ def flag_values() -> dict[str, object]:
     for flag in sorted(own_and_shared, key=lambda flag: flag.name)
     if flag.name not in _BOOKKEEPING
   }
+
+
+def open_run(experiment: str) -> pathlib.Path:
+  """Opens the folder of the run; `--profile` traces all that comes after.
+
+  Args:
+    experiment: name of the experiment.
+
+  Returns:
+    The folder, as `records.open_run` gives it.
+
+  Raises:
+    ValueError: as `records.open_run`.
+  """
+  folder = records.open_run(FLAGS.results_dir, experiment, FLAGS.run_name)
+  if FLAGS.profile:
+    options = jax.profiler.ProfileOptions()
+    # Calls of Python would bury all else.
+    options.python_tracer_level = 0
+    jax.profiler.start_trace(folder / 'profile', profiler_options=options)
+    atexit.register(jax.profiler.stop_trace)
+  return folder
 
 
 def load_prompts(
@@ -161,129 +188,6 @@ def corpus(tokenizer: tokenizer_lib.Tokenizer) -> list[list[int]]:
     tokenizer: the model's tokenizer.
   """
   return [tokenizer.encode(prompt.text) for prompt in prompts_lib.load()]
-
-
-def _define_flags(
-  drafters: Sequence[str], shared: Sequence[str] | None
-) -> None:
-  """Defines the flags that experiments share, or some of them."""
-  before = set(FLAGS)
-  flags.DEFINE_string(
-    'model',
-    'smollm2-135m',
-    'smollm2-135m, a .gguf file, a Hugging Face folder or a folder of ours.',
-  )
-  flags.DEFINE_string('prompts', None, 'File of prompts; our own set if none.')
-  _define_int('prompts_per_kind', None, 'Prompts of each kind; all if none.')
-  flags.DEFINE_enum(
-    'dtype', 'float32', ['float32', 'bfloat16'], 'Type of the arithmetic.'
-  )
-  flags.DEFINE_enum(
-    'weights',
-    'values',
-    ['values', 'blocks'],
-    'How matrices are kept: as values, or in the blocks of a GGUF file, Q4_1 '
-    'or Q8_0, which a product takes apart: fewer bytes and the same numbers.',
-  )
-  flags.DEFINE_enum(
-    'order',
-    'in_out',
-    ['auto', 'in_out', 'out_in', 'both'],
-    'How matrices are stored: as several rows are fast with, or as one row is, '
-    'or both, which takes twice the memory; auto tries it out.',
-  )
-  flags.DEFINE_float(
-    'temperature', 1.0, 'Of sampling; 0 takes the best token.', lower_bound=0
-  )
-  flags.DEFINE_integer(
-    'top_k', 0, 'Sample from the best top_k tokens; 0 is all.', lower_bound=0
-  )
-  flags.DEFINE_float(
-    'top_p',
-    1.0,
-    'Sample from the best tokens that hold this mass, above 0.',
-    lower_bound=0,
-    upper_bound=1,
-  )
-  flags.DEFINE_float(
-    'min_p',
-    0.0,
-    'Sample from tokens with this share of the best probability.',
-    lower_bound=0,
-    upper_bound=1,
-  )
-  flags.DEFINE(
-    _CapacityParser(),
-    'capacities',
-    [1, 2, 4, 8, 16, 32, 64],
-    'Tree sizes in tokens of a verifier pass, the root included.',
-    serializer=flags.ListSerializer(','),
-  )
-  flags.DEFINE(
-    _NameParser(drafters),
-    'drafters',
-    list(drafters),
-    f'Drafters to run, of {", ".join(drafters)}.',
-    serializer=flags.ListSerializer(','),
-  )
-  _define_int('max_new_tokens', 32, 'Tokens of an answer at most.')
-  flags.DEFINE_integer(
-    'max_length', 512, 'Tokens of prompt and answer at most.', lower_bound=2
-  )
-  _define_int('batch_size', 8, 'Prompts decoded at a time.')
-  flags.DEFINE_integer('seed', 0, 'Of all that is random.', lower_bound=0)
-  flags.DEFINE_string('run_name', None, 'Name of the run; the time if none.')
-  flags.DEFINE_string('results_dir', 'results', 'Folder of all results.')
-  flags.DEFINE_bool('quick', False, 'Less of everything, for a first look.')
-  for name in ('temperature', 'top_p', 'min_p'):  # 'nan' passes all bounds.
-    flags.register_validator(name, math.isfinite, 'expected a finite number')
-  flags.register_validator('top_p', lambda mass: mass > 0, 'expected above 0')
-  for name in set(FLAGS) - before:
-    if shared is None or name in (*shared, 'results_dir', 'run_name'):
-      # An experiment's --help shows these too.
-      FLAGS.register_key_flag_for_module(sys.argv[0], FLAGS[name])
-    else:
-      delattr(FLAGS, name)
-
-
-def _define_int(name: str, default: int | None, text: str) -> None:
-  flags.DEFINE_integer(name, default, text, lower_bound=1)
-
-
-class _CapacityParser(flags.ArgumentParser):
-  """Parses `1,4,16` into a rising list of ints."""
-
-  def parse(self, argument):
-    parts = argument.split(',') if isinstance(argument, str) else argument
-    try:
-      sizes = sorted({int(part) for part in parts})
-    except ValueError:
-      sizes = []
-    if not sizes or sizes[0] < 1:
-      raise ValueError('expected whole numbers of at least 1, such as 1,4,16')
-    return sizes
-
-  def flag_type(self):
-    return 'comma separated whole numbers'
-
-
-class _NameParser(flags.ArgumentParser):
-  """Parses `a,b` into a list of known names, each once."""
-
-  def __init__(self, known):
-    self._known = known
-
-  def parse(self, argument):
-    parts = argument.split(',') if isinstance(argument, str) else argument
-    unknown = [part for part in parts if part not in self._known]
-    if unknown:
-      raise ValueError(
-        f'expected some of {",".join(self._known)}, got {unknown[0]!r}'
-      )
-    return list(dict.fromkeys(parts))
-
-  def flag_type(self):
-    return 'comma separated names'
 
 
 def _fail(error: object) -> None:

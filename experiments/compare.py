@@ -39,7 +39,7 @@ def main(a: str, b: str):
   paths = [find_record(place) for place in (a, b)]
   both = [records.load_record(path) for path in paths]
   found = compare(*both, *paths, FLAGS.seed)
-  folder = records.open_run(FLAGS.results_dir, NAME, FLAGS.run_name)
+  folder = common.open_run(NAME)
   record = records.new_record(NAME, {'a': a, 'b': b, 'seed': FLAGS.seed})
   apart = origins(*both)
   records.finish_record(

@@ -110,13 +110,13 @@ def main(layout):
   """Samples, sums up, writes, and says what came out."""
   base = Setting(FLAGS.temperature, FLAGS.top_k, FLAGS.top_p, FLAGS.min_p)
   plan = make_plan(base, _TEMPERATURES.value, _CUTS.value)
-  model = model_flags.load(layout)
+  model = model_flags.load(NAME, layout)
   prompts, ids = common.load_prompts(
     model.tokenizer, FLAGS.prompts, FLAGS.prompts_per_kind, FLAGS.max_length
   )
   if len(ids) < 2:
     raise ValueError('expected 2 prompts or more, to fit on half of them')
-  folder = records.open_run(FLAGS.results_dir, NAME, FLAGS.run_name)
+  folder = common.open_run(NAME)
   record = records.new_record(NAME, common.flag_values())
   texts, moments = measure(
     plan, lambda setting: _study(model, ids, setting, folder, layout)

@@ -73,7 +73,7 @@ _NAMED = (
 
 def main():
   """Measures, sums up, writes, and says what came out."""
-  model = model_flags.load()
+  model = model_flags.load(NAME)
   prompts, ids = common.load_prompts(
     model.tokenizer, FLAGS.prompts, FLAGS.prompts_per_kind, FLAGS.max_length
   )
@@ -81,7 +81,7 @@ def main():
   recipe = find_recipe(_DRAFTER.value, _TREE.value, model.name)
   candidates = _candidates(recipe, model, ids)
   draftings = {name: found.drafting for name, found in candidates.items()}
-  folder = records.open_run(FLAGS.results_dir, NAME, FLAGS.run_name)
+  folder = common.open_run(NAME)
   record = records.new_record(NAME, common.flag_values())
   found = {}
   for temperature in FLAGS.temperatures:

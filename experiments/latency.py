@@ -52,8 +52,8 @@ def main():
   """Measures, fits, writes, and says what came out."""
   if FLAGS.capacities[0] != 1:
     raise ValueError('expected 1, plain decoding, among --capacities')
-  params = model_flags.load().params
-  folder = records.open_run(FLAGS.results_dir, NAME, FLAGS.run_name)
+  params = model_flags.load(NAME).params
+  folder = common.open_run(NAME)
   record = records.new_record(NAME, common.flag_values())
   stages = records.Stages(folder, common.flag_values())
   points = [

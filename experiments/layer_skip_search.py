@@ -47,7 +47,7 @@ _MOST_DRAFTS = flags.DEFINE_integer(
 
 def main():
   """Searches, writes, and says what came out."""
-  model = model_flags.load()
+  model = model_flags.load(NAME)
   _, ids = common.load_prompts(
     model.tokenizer, FLAGS.prompts, FLAGS.prompts_per_kind, FLAGS.max_length
   )
@@ -57,7 +57,7 @@ def main():
       f'expected --most_skipped below {num_layers}, the number of layers, got '
       f'{_MOST_SKIPPED.value}'
     )
-  folder = records.open_run(FLAGS.results_dir, NAME, FLAGS.run_name)
+  folder = common.open_run(NAME)
   record = records.new_record(NAME, common.flag_values())
   stages = records.Stages(
     folder, {**common.flag_values(), 'prompt_ids': records.digest(ids)}

@@ -52,14 +52,14 @@ _LEVEL = 1e-3
 
 def main():
   """Makes texts, tests their law, writes, and says what came out."""
-  model = model_flags.load()
+  model = model_flags.load(NAME)
   _, ids = common.load_prompts(
     model.tokenizer, FLAGS.prompts, FLAGS.prompts_per_kind, FLAGS.max_length
   )
   reader, drafter_params, _ = draft_models.layer_skip(
     model.params.config, FLAGS.skipped_layers
   )
-  folder = records.open_run(FLAGS.results_dir, NAME, FLAGS.run_name)
+  folder = common.open_run(NAME)
   record = records.new_record(NAME, common.flag_values())
   stages = records.Stages(
     folder, {**common.flag_values(), 'prompt_ids': records.digest(ids)}

@@ -52,14 +52,14 @@ _BATCHES_AHEAD = 12
 
 def main():
   """Asks, batch by batch, and says what came."""
-  model = model_flags.load()
+  model = model_flags.load(NAME)
   is_excluded = exclusion.of(prompt.text for prompt in prompts_lib.load())
   texts = unanswered(
     model.tokenizer, _prompts(is_excluded), FLAGS.temperatures, FLAGS.seed
   )
   room = FLAGS.max_length - FLAGS.max_new_tokens
   texts = [text for text in texts if len(text.prompt_ids) <= room]
-  folder = records.open_run(FLAGS.results_dir, NAME, FLAGS.run_name)
+  folder = common.open_run(NAME)
   flag_values = common.flag_values()
   digest = records.digest([text.prompt_ids for text in texts])
   records.Stages(folder, {**flag_values, 'prompt_ids': digest})

@@ -69,7 +69,7 @@ def main():
   """Plans, writes, and says what came out."""
   drafts = drafting.of_flags()
   cases = all_cases()
-  folder = records.open_run(FLAGS.results_dir, NAME, FLAGS.run_name)
+  folder = common.open_run(NAME)
   record = records.new_record(NAME, common.flag_values())
   table, surface, left_out = [], [], []
   for case in cases:

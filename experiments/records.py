@@ -236,6 +236,23 @@ def parse_record(
   return record
 
 
+def begun_with(folder: pathlib.Path, flag: str) -> object | None:
+  """Finds the value of a flag in an earlier start of a run, None without one.
+
+  Args:
+    folder: the run's folder; stages may lie in folders of it.
+    flag: name of the flag.
+
+  Raises:
+    ValueError: a `flags.json` that is none.
+  """
+  for path in sorted(folder.rglob('flags.json')):
+    values = _read_json(path)
+    if isinstance(values, dict) and flag in values:
+      return values[flag]
+  return None
+
+
 def standing(folder: pathlib.Path) -> str | None:
   """Says in a line how far an earlier start of a run came, None if not far.
 

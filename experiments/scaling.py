@@ -76,7 +76,7 @@ def main():
       'expected --slices with room for some of --batches='
       f'{",".join(map(str, FLAGS.batches))}, got {",".join(_SLICES.value)}'
     )
-  folder = records.open_run(FLAGS.results_dir, NAME, FLAGS.run_name)
+  folder = common.open_run(NAME)
   records.finish_record(
     folder,
     record,

@@ -51,14 +51,14 @@ NAME = 'speed_of_light'
 
 def main(layout):
   """Measures, bounds, writes, and says what came out."""
-  model = model_flags.load(layout)
+  model = model_flags.load(NAME, layout)
   _, ids = common.load_prompts(
     model.tokenizer, FLAGS.prompts, FLAGS.prompts_per_kind, FLAGS.max_length
   )
   if len(ids) < 2:
     raise ValueError('expected 2 prompts or more, to fit on half of them')
   draftings = _draftings(model, ids)
-  folder = records.open_run(FLAGS.results_dir, NAME, FLAGS.run_name)
+  folder = common.open_run(NAME)
   record = records.new_record(NAME, common.flag_values())
   study = studies.open_study(
     model,

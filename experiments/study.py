@@ -8,9 +8,11 @@ so that a killed run goes on where it stopped.
 import functools
 from collections.abc import Callable, Mapping, Sequence
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import tqdm
+from absl import logging
 
 from experiments import drafters, measure, oracle_runs, proposals, records
 from specjax import hosts, parallel
@@ -260,7 +262,9 @@ class Study:
   @functools.cached_property
   def _batches(self):
     """Number of a batch -> the batch, of those that are this host's."""
-    return dict(zip(self._own, self._read_prompts(), strict=True))
+    read = jax.block_until_ready(self._read_prompts())
+    logging.info('the prompts are read')
+    return dict(zip(self._own, read, strict=True))
 
   def _read_text(self, number):
     return measure.read_texts(

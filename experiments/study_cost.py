@@ -63,7 +63,7 @@ def main():
       f'expected runs of {", ".join(study_flags.DEFAULTS)} with models that '
       f'are presets in {FLAGS.grid}, got none'
     )
-  folder = records.open_run(FLAGS.results_dir, NAME, FLAGS.run_name)
+  folder = common.open_run(NAME)
   records.finish_record(
     folder,
     record,

@@ -79,7 +79,7 @@ def main():
         f'got {FLAGS[name].value}'
       )
   dtype = jnp.dtype(FLAGS.dtype)
-  model = model_flags.load()
+  model = model_flags.load(NAME)
   _, ids = common.load_prompts(
     model.tokenizer, FLAGS.prompts, FLAGS.prompts_per_kind, FLAGS.max_length
   )
@@ -98,7 +98,7 @@ def main():
     max_nodes=max(FLAGS.capacities),
     models=models,
   )
-  folder = records.open_run(FLAGS.results_dir, NAME, FLAGS.run_name)
+  folder = common.open_run(NAME)
   record = records.new_record(NAME, common.flag_values())
   comparison = identity.Comparison(
     model.params,

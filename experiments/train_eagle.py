@@ -65,7 +65,7 @@ def main():
       'expected --self_data=FOLDER, as make_self_data writes it, got none'
     )
   model = resolve.load(FLAGS.model, jnp.float32)
-  folder = records.open_run(FLAGS.results_dir, NAME, FLAGS.run_name)
+  folder = common.open_run(NAME)
   flag_values = common.flag_values()
   records.Stages(folder, flag_values)
   record = records.new_record(NAME, flag_values)

@@ -100,7 +100,7 @@ def main():
       FLAGS.eval_batches,
     )
   )
-  folder = records.open_run(FLAGS.results_dir, NAME, FLAGS.run_name)
+  folder = common.open_run(NAME)
   flag_values = common.flag_values()
   records.Stages(folder, flag_values)
   record = records.new_record(NAME, flag_values)

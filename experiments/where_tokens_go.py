@@ -89,7 +89,7 @@ def main():
   levels = {k: v for k, v in levels.items() if k not in measured['vacuous']}
   num_prompts = len(arrays['plain/num_tokens'])
   table, losses = tabulate(levels, capacities, num_prompts, measured['seed'])
-  folder = records.open_run(FLAGS.results_dir, NAME, FLAGS.run_name)
+  folder = common.open_run(NAME)
   record = records.new_record(
     NAME, {**measured['flags'], 'capacities': capacities}
   )

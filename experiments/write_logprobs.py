@@ -81,11 +81,11 @@ LineFn = Callable[[Text], Mapping]
 
 def main():
   """Decodes, writes, and says where."""
-  model = model_flags.load()
+  model = model_flags.load(NAME)
   prompts, ids = common.load_prompts(
     model.tokenizer, FLAGS.prompts, FLAGS.prompts_per_kind, FLAGS.max_length
   )
-  folder = records.open_run(FLAGS.results_dir, NAME, FLAGS.run_name)
+  folder = common.open_run(NAME)
   stage_keys = {**common.flag_values(), 'prompt_ids': records.digest(ids)}
   del stage_keys['top_logprobs']
   study = study_lib.Study(

@@ -32,12 +32,14 @@ def choose(stacks: Mapping[str, storage.Stored]) -> str:
   Returns:
     Of `storage.ORDERS`: `both` where one row is faster in the one order and a
     few are in the other.  `in_out` without trying it out where there is no CPU,
-    for compilers of accelerators arrange matrices themselves, and where the
-    matrices are small.
+    for compilers of accelerators arrange matrices themselves; among several
+    hosts, which have to agree; and where the matrices are small.
   """
+  if jax.default_backend() != 'cpu' or jax.process_count() > 1:
+    return 'in_out'
   largest = max(stacks.values(), key=storage.num_bytes)
   num_bytes = storage.num_bytes(largest)
-  if jax.default_backend() != 'cpu' or num_bytes < _LEAST_BYTES:
+  if num_bytes < _LEAST_BYTES:
     return 'in_out'
   num_layers = math.ceil(largest.shape[0] * min(1, _MOST_BYTES / num_bytes))
   some = jax.tree.map(lambda x: x[:num_layers], largest)

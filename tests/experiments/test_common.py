@@ -70,7 +70,7 @@ def test_defaults(toy):
     'max_new_tokens': 32,
     'min_p': 0.0,
     'model': 'smollm2-135m',
-    'order': 'in_out',
+    'order': 'auto',
     'prompts': None,
     'prompts_per_kind': 2,
     'seed': 0,

@@ -22,6 +22,7 @@ def test_what_was_measured_is_planned_with(tiny_folder, tmp_path):
     contexts=8,
     repeats=6,
     steps=1,
+    profile=True,
   )
   assert result.returncode == 0, result.stderr
   folder = tmp_path / latency.NAME / 'a'
@@ -29,6 +30,9 @@ def test_what_was_measured_is_planned_with(tiny_folder, tmp_path):
   assert latency_report.table_text(record) in result.stdout
   assert latency_report.sentence(record) in result.stdout
   assert (folder / 'figure.png').exists()
+  [trace] = (folder / 'profile').rglob('*.xplane.pb')
+  assert b'jit_run' in trace.read_bytes()  # The loop's program, by its name.
+  assert 'profile' not in record['flags']
   with np.load(folder / 'stages' / 'samples.npz') as file:
     samples = dict(file)
   assert samples['passes'].shape == (6, 4)
