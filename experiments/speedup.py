@@ -102,9 +102,10 @@ class Field(NamedTuple):
 def main():
   """Times, checks the texts, writes, and says what came out."""
   options.check()
-  machine = options.machine()
   field = _field()
-  folder = records.open_run(FLAGS.results_dir, NAME, FLAGS.run_name)
+  # After the order of the model's matrices was chosen.
+  machine = options.machine()
+  folder = common.open_run(NAME)
   record = records.new_record(NAME, common.flag_values())
   keys = {
     **common.flag_values(),
@@ -238,7 +239,7 @@ def _contexts(samples, ids, kinds):
 
 def _field():
   """Loads the model, the prompts and all that takes part."""
-  model = model_flags.load()
+  model = model_flags.load(NAME)
   prompts, ids = common.load_prompts(
     model.tokenizer, FLAGS.prompts, FLAGS.prompts_per_kind, FLAGS.max_length
   )
