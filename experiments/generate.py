@@ -12,7 +12,7 @@ and accepted; and where the time went.  To see that, the loop runs phase by
 phase and waits for each; the split and the speed are those of such a run,
 compilation and the reading of prompts left out.
 
-Writes nothing.
+Writes nothing but what --profile asks for.
 """
 
 from collections.abc import Iterator, Sequence
@@ -42,6 +42,8 @@ _STOP = flags.DEFINE_multi_string(
   'stop', [], 'Ends an answer before this string; may be given again.'
 )
 
+NAME = 'generate'
+
 
 def main():
   """Answers turn by turn, and says after each what it took."""
@@ -69,6 +71,8 @@ def main():
       **draft_flags.of_models(),
     ),
   )
+  if FLAGS.profile:
+    common.open_run(NAME)
   for turn in converse(
     model,
     drafting,

@@ -15,7 +15,7 @@ python=$venv/bin/python
 # Compiled programs are kept between runs: much of a short run is compilation.
 cache=${XDG_CACHE_HOME:-${HOME:-/tmp}/.cache}/specjax/jax
 export JAX_COMPILATION_CACHE_DIR=${JAX_COMPILATION_CACHE_DIR:-$cache}
-export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=${JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS:-0.5}
+export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=${JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS:-0}
 
 fail() {
   echo "error: $*" >&2
