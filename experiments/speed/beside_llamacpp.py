@@ -44,6 +44,7 @@ def load(
     n_ctx=num_slots,
     n_threads=num_threads,
     n_threads_batch=num_threads,
+    flash_attn=True,  # Its commands' default, and faster.
     verbose=False,
   )
   eos_ids = model.tokenizer.eos_ids
