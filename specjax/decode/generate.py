@@ -12,7 +12,9 @@ from specjax import parallel
 from specjax import sampling as sampling_lib
 from specjax import tokenizer as tokenizer_lib
 from specjax.decode import (
+  adaptive,
   baseline,
+  capacity,
   devices,
   loop,
   phases,
@@ -111,7 +113,7 @@ def decode(
   eos_ids: tuple[int, ...],
   drafter: base.Drafter | None = None,
   drafter_params: chex.ArrayTree = (),
-  num_nodes: int = 1,
+  num_nodes: int | capacity.Menu = 1,
   rule: str = 'match',
   tokenizer: tokenizer_lib.Tokenizer | None = None,
   stops: Sequence[Sequence[str]] | None = None,
@@ -129,7 +131,8 @@ def decode(
     eos_ids: tokens that end a text.
     drafter: proposes the trees; None decodes plainly.
     drafter_params: what the drafter needs of its own.
-    num_nodes: capacity `N`, nodes of a tree, the root included.
+    num_nodes: capacity `N`, nodes of a tree, the root included; or a menu, to
+      choose from in each iteration, as `adaptive` does.
     rule: name of the verification rule, of `rules.named`; all but 'match' ask
       for drafts with their laws.
     tokenizer: makes the texts; None makes none.
@@ -149,9 +152,16 @@ def decode(
   Raises:
     ValueError: a capacity or a chunk below 1, an unknown rule, or one that asks
       for more than the drafter gives; texts without a tokenizer, or stop
-      strings that are empty; phases without a drafter.
+      strings that are empty; phases without a drafter; a menu with phases,
+      without a drafter or with another rule than 'match'.
   """
-  if num_nodes < 1:
+  is_adaptive = isinstance(num_nodes, capacity.Menu)
+  if is_adaptive and (is_timed or drafter is None or rule != 'match'):
+    raise ValueError(
+      "expected a drafter, the rule 'match' and no is_timed with a menu, got "
+      f'{drafter}, {rule!r} and {is_timed}'
+    )
+  if not is_adaptive and num_nodes < 1:
     raise ValueError(f'expected a capacity of at least 1 node, got {num_nodes}')
   if chunk < 1:
     raise ValueError(f'expected a chunk of at least 1, got {chunk}')
@@ -161,8 +171,12 @@ def decode(
   transcripts = _transcripts(batch, tokenizer, stops, stream_fn)
   shared = parallel.spread((verifier, drafter_params), batch.layout)
   params = base.Params(*shared, batch.sampling)
-  state = _start(params, batch, drafter)
-  run = _runner(drafter, num_nodes, eos_ids, rule, batch.layout)
+  state = start(params, batch, drafter)
+  if is_adaptive:
+    params, state = adaptive.equip(params, state, num_nodes)
+    run = _adaptive_runner(drafter, eos_ids, batch.layout)
+  else:
+    run = _runner(drafter, num_nodes, eos_ids, rule, batch.layout)
   timer = None
   if is_timed:
     timer = phases.Timer(drafter, num_nodes, eos_ids, rule)
@@ -178,6 +192,28 @@ def decode(
   return results.collect(state, transcripts, eos_ids, with_steps, times)
 
 
+def start(
+  params: base.Params, batch: prefill.Batch, drafter: base.Drafter | None
+) -> rows_lib.DecodeState:
+  """Returns the rows before their first iteration, for a loop to take.
+
+  Args:
+    params: verifier, the drafter's own and sampling parameters.
+    batch: the prompts, which stay as they are.
+    drafter: the drafter; None for plain decoding.
+  """
+  most_new = np.asarray(batch.limits) - np.asarray(batch.prefix.lengths)
+  state = loop.start(
+    batch.prefix,
+    batch.limits,
+    () if drafter is None else drafter.init(params, batch.prefix),
+    prefill.round_up(max(int(most_new.max()), 1), _STEP_BUCKET),
+  )
+  # The batch is decoded again with other drafters, and the loop takes what it
+  # is given.
+  return jax.tree.map(jnp.copy, state)
+
+
 @functools.lru_cache
 def _runner(drafter, num_nodes, eos_ids, rule, layout):
   """Returns the loop as `(params, state, max_steps) -> state`."""
@@ -191,6 +227,17 @@ def _runner(drafter, num_nodes, eos_ids, rule, layout):
       eos_ids=eos_ids,
       rule=rule,
     )
+  return _on(layout, run)
+
+
+@functools.lru_cache
+def _adaptive_runner(drafter, eos_ids, layout):
+  """Returns the loop that chooses from a menu, as `_runner`."""
+  run = functools.partial(adaptive.run, drafter=drafter, eos_ids=eos_ids)
+  return _on(layout, run)
+
+
+def _on(layout, run):
   return run if layout is None else functools.partial(devices.run, run, layout)
 
 
@@ -213,20 +260,6 @@ def _transcripts(batch, tokenizer, stops, stream_fn):
     transcript.Transcript(tokenizer, stops[row], int(least[row]))
     for row in range(batch.num_prompts)
   ]
-
-
-def _start(params, batch, drafter):
-  """Returns the rows before their first iteration."""
-  most_new = np.asarray(batch.limits) - np.asarray(batch.prefix.lengths)
-  state = loop.start(
-    batch.prefix,
-    batch.limits,
-    () if drafter is None else drafter.init(params, batch.prefix),
-    prefill.round_up(max(int(most_new.max()), 1), _STEP_BUCKET),
-  )
-  # The batch is decoded again with other drafters, and the loop takes what it
-  # is given.
-  return jax.tree.map(jnp.copy, state)
 
 
 def _check_stops(stops, num_prompts):

@@ -101,19 +101,21 @@ class Drafter(NamedTuple):
     observe: `(params, state, verdict) -> state`; told which of the nodes just
       proposed were committed.
     features: layers of the verifier whose inputs it is told of.
+    is_light: whether it runs no model, so that proposing takes next to nothing.
   """
 
   init: Callable[[Params, Prefix], chex.ArrayTree]
   propose: Callable[..., tuple[Proposal, chex.ArrayTree]]
   observe: Callable[[Params, chex.ArrayTree, Verdict], chex.ArrayTree]
   features: tuple[int, ...] = ()
+  is_light: bool = False
 
 
 def stateless(
   propose_fn: Callable[..., Proposal],
   check_fn: Callable[[Params], None] = lambda params: None,
 ) -> Drafter:
-  """Returns a drafter that needs nothing but the tokens so far.
+  """Returns a light drafter that needs nothing but the tokens so far.
 
   Args:
     propose_fn: `(params, tokens [B, S], lengths [B], num_nodes) -> Proposal`.
@@ -132,6 +134,7 @@ def stateless(
     init=init,
     propose=propose,
     observe=lambda params, state, verdict: state,
+    is_light=True,
   )
 
 
