@@ -32,6 +32,7 @@ def show(record: Mapping, folder: pathlib.Path) -> None:
             verdict(here),
             parting_words(here),
             forecast_words(here),
+            adaptive_words(here),
           ],
         )
       ),
@@ -136,6 +137,34 @@ def sentence(record: Mapping) -> str:
   return f'{text}.'
 
 
+def adaptive_words(record: Mapping) -> str:
+  """Says what choosing the size of trees comes to, '' if nobody chose.
+
+  Args:
+    record: of one temperature.
+  """
+  kinds = [
+    kind
+    for kind in entries.kinds(record)
+    if kind not in (ratios.ALL, ratios.LONG)
+  ]
+  sentences = []
+  for way in entries.adaptive_ways(record):
+    rows = [entries.find(record, way, kind) for kind in kinds]
+    shares = [
+      row['speedup'][0] / entries.best(record, row['kind'])['speedup'][0]
+      for row in rows
+    ]
+    of_all = entries.find(record, way, ratios.ALL)['speedup']
+    sentences.append(
+      f'{way[0]}: {entries.text(of_all)} times plain decoding over all kinds, '
+      f'for each kind at least {min(shares):.1%} of the fastest fixed choice; '
+      f'the lowest end of its intervals is '
+      f'{min(row["speedup"][1] for row in rows):.3f}.'
+    )
+  return ' '.join(sentences)
+
+
 def verdict(record: Mapping) -> str:
   """Says whether the texts are those of plain decoding.
 
@@ -164,13 +193,8 @@ def parting_words(record: Mapping) -> str:
   Args:
     record: of one temperature.
   """
-  return ' '.join(
-    f'{row["name"]}, which rounds otherwise, parts from plain decoding at '
-    f'{row["partings"]} of {row["tokens"]} tokens, where our scores lie up to '
-    f'{row["widest_gap"]:.2f} apart.'
-    for row in record['checks']
-    if not row['is_exact']
-  )
+  rows = [row for row in record['checks'] if not row['is_exact']]
+  return ' '.join(map(_parting, rows))
 
 
 def forecast_words(record: Mapping) -> str:
@@ -190,6 +214,16 @@ def forecast_words(record: Mapping) -> str:
     f'The planner is within {_NEAR:.0%} for {near} of {len(drafted)} choices; '
     f'it chooses {entries.way_words(chosen)}, which reaches {share:.1%} of the '
     'fastest.'
+  )
+
+
+def _parting(row):
+  head = f'{row["name"]}, which rounds otherwise, emits'
+  if not row['partings']:
+    return f'{head} the same {row["tokens"]} tokens.'
+  return (
+    f'{head} another token at {row["partings"]} of {row["tokens"]} places, '
+    f'where our scores lie up to {row["widest_gap"]:.2f} apart.'
   )
 
 

@@ -73,17 +73,22 @@ def test_a_run_is_timed_checked_and_goes_on(model, tmp_path):
   assert report.forecast_words(here) in result.stdout
   assert (folder / 'figure.png').exists()
   groups = ['chat', 'long', ratios.ALL]
-  assert [row['kind'] for row in record['table']] == 2 * groups
-  for row in record['table'][3:]:
+  assert [row['kind'] for row in record['table']] == 3 * groups
+  assert [row['name'] for row in record['table'][::3]] == [
+    *('plain', 'lookup', 'lookup, adaptive')
+  ]
+  for row in record['table'][3:6]:
     predicted = row['D'] * 10 / (15 + row['D'] - 1)
     if row['kind'] != ratios.ALL:
       assert row['predicted'][0] == pytest.approx(predicted)
-  [check] = record['checks']
-  assert (check['name'], check['failures']) == ('lookup', 0)
+  assert [(row['name'], row['failures']) for row in record['checks']] == [
+    *(('lookup', 0), ('lookup, adaptive', 0))
+  ]
+  check = record['checks'][0]
   with np.load(folder / 'stages' / 'T=0-0.npz') as file:
     samples = dict(file)
   # Of batch size 1, four prompts.
-  assert samples['seconds'].shape == (2, 4) and samples['seconds'].min() > 0
+  assert samples['seconds'].shape == (3, 4) and samples['seconds'].min() > 0
   assert check['tokens'] == samples['num_tokens'][0].sum()
 
   # Goes on: rounds that are there stay, in one of which a text ends too soon.
@@ -129,12 +134,14 @@ def hand_made():
     ('lookup', 4): [0.9, 1.6, 1.2, 1.6],
     ('lookup', 8): [0.8, 1.8, 1.1, 1.8],
     ('eagle', 4): [1.1, 1.0, 1.05, 1.0],
+    ('lookup, adaptive', 8): [0.99, 1.89, 1.3, 1.89],
   }
   predicted = {
     ('plain', 1): 1.0,
     ('lookup', 4): 1.26,
     ('lookup', 8): 1.32,
     ('eagle', 4): None,
+    ('lookup, adaptive', 8): None,
   }
   spread = lambda x: [x, 0.9 * x, 1.1 * x]
   table = [
@@ -142,6 +149,7 @@ def hand_made():
       'temperature': 0.0,
       'name': name,
       'capacity': capacity,
+      'is_adaptive': 'adaptive' in name,
       'kind': group,
       'rate': spread(x if name == 'plain' else 24 * x),
       'speedup': [1.0, 1.0, 1.0] if name == 'plain' else spread(x),
@@ -191,13 +199,19 @@ def test_the_words():
   beside = record | {'checks': checks() + others}
   assert report.verdict(beside) == report.verdict(record)
   assert report.parting_words(beside) == (
-    'b, which rounds otherwise, parts from plain decoding at 9 of 100 tokens, '
-    'where our scores lie up to 0.31 apart.'
+    'b, which rounds otherwise, emits another token at 9 of 100 places, where '
+    'our scores lie up to 0.31 apart.'
   )
   # Predicted 1.26 for 1.20 and 1.32 for 1.10, which it prefers.
   assert report.forecast_words(record) == (
     'The planner is within 10% for 1 of 2 choices; it chooses lookup at N = 8, '
     'which reaches 91.7% of the fastest.'
+  )
+  # 0.99 of 1.1 and 1.89 of 1.8.
+  assert report.adaptive_words(record) == (
+    'lookup, adaptive: 1.30 [1.17, 1.43] times plain decoding over all kinds, '
+    'for each kind at least 90.0% of the fastest fixed choice; the lowest end '
+    'of its intervals is 0.891.'
   )
   head, plain, lookup, *_ = report.table_text(record).splitlines()
   assert head.split()[:4] == ['way', 'N', 'chat', 'sum']
@@ -223,7 +237,7 @@ def test_rows_beside_another_library_have_its_rate_and_our_ratio():
     for row in record['table']
   ]
   lines = report.beside_text(record).splitlines()
-  assert len(lines) == 1 + 1 + 4
+  assert len(lines) == 1 + 1 + 5
   assert lines[1].count('12.0 [11.0, 13.0]') == 4
   assert '2.50 [2.25, 2.75]' in lines[2]
 
@@ -234,7 +248,7 @@ def test_the_figure_has_a_mark_a_way_and_a_line_at_1():
     container.get_label(): container.lines[0] for container in axes.containers
   }
   looks = {(m.get_marker(), m.get_fillstyle()) for m in marks.values()}
-  assert len(looks) == len(marks) == 3  # Told apart without colour.
+  assert len(looks) == len(marks) == 4  # Told apart without colour.
   np.testing.assert_allclose(
     marks['lookup at N = 8'].get_ydata(), [0.8, 1.8, 1.1, 1.8]
   )

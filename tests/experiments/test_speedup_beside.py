@@ -1,6 +1,7 @@
 """Tests of experiments.speed.beside: other libraries on the same weights."""
 
 import contextlib
+import math
 import sys
 import types
 from unittest import mock
@@ -9,9 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import reference_checkpoint
+import reference_decode
 
-from experiments import speed
-from experiments.speed import beside, engines
+from experiments import identity, speed, ties
+from experiments.speed import beside, engines, rounds, tables
 from specjax import sampling, tokenizer
 from specjax.checkpoint import gguf_file, hf, resolve, weights
 from specjax.decode import generate
@@ -170,6 +172,37 @@ def test_llama_cpp_emits_the_known_answer():
   tokens = engine.generate_fn(prompt, 12)
   assert words.decode(tokens).startswith('The sky is blue in a few sentences')
   assert engine.generate_fn(prompt + tokens[:2], 10) == tokens[2:]
+
+
+def test_what_rounds_otherwise_may_part_anywhere(params):
+  plain = np.array([[7, 8, 9, 10], [3, 4, 5, 6]])
+  other = np.where([[0, 1, 0, 0], [0, 0, 0, 0]], 50, plain)
+  samples = {
+    'tokens': np.stack([plain, other])[None],
+    'num_tokens': np.full((1, 2, 2), 4),
+  }
+
+  def go_on(place, row, text):
+    assert (place, row) == (2, 0)
+    return [text[2], 51]
+
+  way = rounds.Way('b', 1, None, go_on, is_exact=False)
+
+  def check(tie):
+    limits = {'seed': 0, 'max_new_tokens': 4, 'max_length': 64}
+    comparison = identity.Comparison(params, (), PROMPTS, tie=tie, **limits)
+    return tables.check_row(comparison, samples, [None, way], 1, 0.0)
+
+  gaps = []
+  for size, token in ((1, 50), (3, 51)):
+    text = [*PROMPTS[0], *plain[0, :size]]
+    logits = reference_decode.logits_after(params, text)[-1]
+    gaps.append(logits.max() - min(logits[token], logits[plain[0, size]]))
+  row = check(math.inf)
+  assert (row['tokens'], row['partings'], row['failures']) == (8, 2, 0)
+  assert row['widest_gap'] == pytest.approx(max(gaps), rel=1e-3)
+  assert not row['is_exact']
+  assert check(ties.TIE)['failures'] == 1
 
 
 def test_a_text_is_no_longer_than_ours():
