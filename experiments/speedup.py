@@ -17,6 +17,9 @@ reading of the prompts in it.  Intervals (95 %) tell of the machine's noise, not
 of other prompts.  All texts have to be those of plain decoding; see
 `token_identity`.
 
+Every drafter also takes part with the size of its trees chosen in each
+iteration, among --capacities and plain decoding; see `decode.adaptive`.
+
 With --latency, measured with the same model, dtype, weights, order and
 temperature, the planner predicts the speed-ups from what drafts won; drafters
 that run a model want --draft_costs, as in `plan`, and what they take to read
@@ -167,7 +170,12 @@ def _at(temperature, field, stages, machine) -> Mapping[str, list[dict]]:
     model, ids, kinds, temperature, batch_size=FLAGS.batch_size, **limits
   )
   ways = contest.ways(
-    model, field.draftings, FLAGS.capacities, temperature, comparison
+    model,
+    field.draftings,
+    FLAGS.capacities,
+    temperature,
+    comparison,
+    is_adaptive=FLAGS.adaptive,
   )
   ways += field.others
   samples = _take_rounds(ways, tasks, stages, temperature)

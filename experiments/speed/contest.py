@@ -1,7 +1,6 @@
 """What is timed: prompts by kind, and our ways of decoding them."""
 
 import functools
-import itertools
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -10,7 +9,8 @@ from experiments import drafters, identity
 from experiments.speed import rounds
 from specjax import sampling as sampling_lib
 from specjax.checkpoint import resolve
-from specjax.decode import generate, prefill
+from specjax.decode import adaptive, generate, prefill
+from specjax.draft import base
 from specjax.theory import planner
 
 
@@ -68,6 +68,7 @@ def ways(
   capacities: Sequence[int],
   temperature: float,
   comparison: identity.Comparison,
+  is_adaptive: bool = False,
 ) -> list[rounds.Way]:
   """Returns plain decoding, and every drafter at every capacity.
 
@@ -77,30 +78,52 @@ def ways(
     capacities: sizes of trees; that of one node is plain decoding.
     temperature: of sampling.
     comparison: of the same prompts.
+    is_adaptive: whether every drafter also takes part with the capacity chosen
+      in each iteration, by what each costs when it decodes for the first time.
   """
   decode = functools.partial(
     generate.decode, model.params, eos_ids=model.tokenizer.eos_ids
   )
   found = [rounds.Way(planner.PLAIN, 1, functools.partial(_decode, decode))]
-  pairs = itertools.product(draftings.items(), capacities)
-  for (name, drafting), capacity in pairs:
-    if capacity == 1:
-      continue
+  sizes = [capacity for capacity in capacities if capacity > 1]
+  for name, drafting in draftings.items():
     speculate = functools.partial(
-      decode,
-      drafter=drafting.drafter,
-      drafter_params=drafting.params,
-      num_nodes=capacity,
+      decode, drafter=drafting.drafter, drafter_params=drafting.params
     )
     go_on = functools.partial(
-      comparison.decode_on,
-      temperature=temperature,
-      drafting=drafting,
-      num_nodes=capacity,
+      comparison.decode_on, temperature=temperature, drafting=drafting
     )
-    run = functools.partial(_decode, speculate)
-    found.append(rounds.Way(name, capacity, run, go_on))
+    for size in sizes:
+      run = functools.partial(
+        _decode, functools.partial(speculate, num_nodes=size)
+      )
+      found.append(
+        rounds.Way(name, size, run, functools.partial(go_on, num_nodes=size))
+      )
+    if is_adaptive:
+      run = _adaptive(model, drafting, (1, *sizes), speculate)
+      go_on = functools.partial(go_on, num_nodes=sizes[-1])
+      name = f'{name}, adaptive'
+      found.append(rounds.Way(name, sizes[-1], run, go_on, is_adaptive=True))
   return found
+
+
+def _adaptive(model, drafting, capacities, speculate):
+  """Decodes by what each capacity costs, which the first call measures."""
+  menus = []
+
+  def run(rows, batch):
+    if not menus:
+      params = base.Params(model.params, drafting.params, batch.sampling)
+      state = generate.start(params, batch, drafting.drafter)
+      menus.append(
+        adaptive.measure(params, state, capacities, drafter=drafting.drafter)
+      )
+    return _decode(
+      functools.partial(speculate, num_nodes=menus[0]), rows, batch
+    )
+
+  return run
 
 
 def _one(read, number):

@@ -40,9 +40,23 @@ def find(record: Mapping, way: tuple[str, int], kind: str) -> Mapping:
 
 
 def best(record: Mapping, kind: str) -> Mapping:
-  """Returns the row of the fastest way, of a record of one temperature."""
-  rows = [row for row in record['table'] if row['kind'] == kind]
+  """Returns the row of the fastest fixed choice, of one temperature."""
+  rows = [
+    row
+    for row in record['table']
+    if row['kind'] == kind and not row['is_adaptive']
+  ]
   return max(rows, key=lambda row: row['speedup'][0])
+
+
+def adaptive_ways(record: Mapping) -> list[tuple[str, int]]:
+  """Returns those of `ways` that choose how many nodes they read."""
+  found = (
+    (row['name'], row['capacity'])
+    for row in record['table']
+    if row['is_adaptive']
+  )
+  return list(dict.fromkeys(found))
 
 
 def way_words(row: Mapping) -> str:

@@ -17,6 +17,9 @@ def define() -> None:
     flags.DEFINE_integer(
       'rounds', 15, 'Each runs every way once.', lower_bound=2
     )
+    flags.DEFINE_boolean(
+      'adaptive', True, 'Whether sizes are also chosen in each iteration.'
+    )
     flags.DEFINE_string(
       'latency', None, 'record.json of latency, to predict speed-ups from.'
     )

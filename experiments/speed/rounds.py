@@ -58,6 +58,7 @@ class Way(NamedTuple):
       texts those of others are compared.
     is_whole: whether it reads the prompts itself, so that its seconds hold
       that too.
+    is_adaptive: whether it chooses up to how many of its nodes are read.
     is_exact: whether it rounds no more than plain decoding, so that its texts
       part from those at ties alone.
   """
@@ -67,6 +68,7 @@ class Way(NamedTuple):
   decode_fn: Callable[[np.ndarray, prefill.Batch], list[Output]]
   go_on_fn: Callable[[int, int, list[int]], list[int]] | None = None
   is_whole: bool = False
+  is_adaptive: bool = False
   is_exact: bool = True
 
 

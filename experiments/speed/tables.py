@@ -52,6 +52,7 @@ def speed_rows(
     {
       'name': way.name,
       'capacity': way.capacity,
+      'is_adaptive': way.is_adaptive,
       'kind': group,
       'rate': _at(rate, w, k),
       'speedup': _at(speedup, w, k),
@@ -137,7 +138,7 @@ def predictions(
     won = {
       (way.name, way.capacity): tokens_an_iteration(samples, w, tasks, [kind])
       for w, way in enumerate(ways)
-      if way.capacity > 1 and not way.is_whole
+      if way.capacity > 1 and not way.is_whole and not way.is_adaptive
     }
     of_kinds[kind] = speedups_fn(won, context)
   return {
