@@ -36,6 +36,7 @@ from experiments import (
   waterfall,
 )
 from experiments.evaluation import figure as evaluation_figure
+from experiments.footprint import report as footprint_report
 from experiments.heads import report as heads_report
 from experiments.logprobs import report as logprob_report
 from experiments.paper import cells, files, tables
@@ -64,6 +65,7 @@ FIGURES: Mapping[str, Callable[[Mapping], matplotlib.figure.Figure]] = {
   'entropy_profile': profile_figure.draw,
   'acceptance': acceptance_report.draw,
   'latency': latency_report.draw,
+  'bench': footprint_report.draw,
   'plan': plan_report.draw,
   'speedup': speed_figure.draw,
   'scaling': scaling_report.draw,
@@ -74,6 +76,7 @@ FIGURES: Mapping[str, Callable[[Mapping], matplotlib.figure.Figure]] = {
 # What every row of a table has, where it is not of curves.
 _COLUMNS = {
   'latency': sources.LATENCY_COLUMNS,
+  'bench': ('start', 'part', 'seconds', 'low', 'high'),
   'plan': ('model', 'machine', 'batch', 'is_forecast'),
   'speedup': ('temperature', 'name', 'capacity', 'kind', 'speedup'),
   'scaling': ('model', 'chip', 'num_chips', 'hosts', 'batch', 'rate'),

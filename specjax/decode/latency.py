@@ -43,8 +43,7 @@ class Point(NamedTuple):
   Attributes:
     num_nodes: `N` of each row.
     batch: `B` rows.
-    context: tokens of each row before the nodes; the cache has room for little
-      more.
+    context: tokens of each row before the nodes.
   """
 
   num_nodes: int
@@ -76,6 +75,7 @@ def pass_timer(
   point: Point,
   num_steps: int,
   temperature: float = 0.0,
+  num_slots: int | None = None,
 ) -> Timer:
   """Returns a timer of iterations that accept no draft.
 
@@ -84,16 +84,22 @@ def pass_timer(
     point: nodes, rows and context.
     num_steps: iterations of a call, each one token further.
     temperature: of sampling.
+    num_slots: of the cache; None for those that the tokens fill.
 
   Raises:
-    ValueError: a number below 1.
+    ValueError: a number below 1, or a cache that is too small.
   """
   for name, number in (*point._asdict().items(), ('num_steps', num_steps)):
     if number < 1:
       raise ValueError(f'expected {name} of at least 1, got {number}')
   sampling = sampling_lib.make(point.batch, temperature)
   params = base.Params(verifier, (), sampling)
-  start = lambda: _start(verifier, point, num_steps)
+  size = point.context + 1 + num_steps
+  if num_slots is None:
+    num_slots = size
+  if num_slots < size:
+    raise ValueError(f'expected num_slots of at least {size}, got {num_slots}')
+  start = lambda: _start(verifier, point, num_steps, num_slots)
   if point.num_nodes == 1:
     run = functools.partial(baseline.run, eos_ids=())
   else:
@@ -209,19 +215,20 @@ def _propose(params, tokens, lengths, num_nodes):
 _HOPELESS = base.stateless(_propose)
 
 
-def _start(verifier, point, num_steps):
+def _start(verifier, point, num_steps, num_slots):
   """Rows that have read a context of no meaning."""
-  size = point.context + 1 + num_steps
-  cache = llama_model.empty_cache(verifier, point.batch, size)
+  cache = llama_model.empty_cache(verifier, point.batch, num_slots)
   fill = lambda number: jnp.full(point.batch, number, jnp.int32)
   prefix = base.Prefix(
-    tokens=jnp.zeros((point.batch, size), jnp.int32),
+    tokens=jnp.zeros((point.batch, num_slots), jnp.int32),
     lengths=fill(point.context + 1),
     seeds=jnp.arange(point.batch, dtype=jnp.uint32),
     cache=cache.replace(length=fill(point.context)),
   )
   # Arrays that fields share could not be donated twice.
-  return jax.tree.map(jnp.copy, loop.start(prefix, fill(size), (), num_steps))
+  return jax.tree.map(
+    jnp.copy, loop.start(prefix, fill(num_slots), (), num_steps)
+  )
 
 
 @jax.jit

@@ -9,6 +9,7 @@ import reference_paper
 
 from experiments import (
   acceptance,
+  bench,
   bound_from_logprobs,
   brw_vs_bounds,
   curves,
@@ -64,6 +65,7 @@ def test_figures_go_by_the_names_of_their_experiments():
     entropy_profile.NAME,
     acceptance.NAME,
     latency.NAME,
+    bench.NAME,
     plan.NAME,
     scaling.NAME,
     speedup.NAME,

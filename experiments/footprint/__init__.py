@@ -1,0 +1,1 @@
+"""What a run costs beside its arithmetic: waiting, and memory."""
