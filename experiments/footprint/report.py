@@ -161,6 +161,8 @@ def _draw_memory(axes, rows):
       )
     axes.bar(names, heights, 0.6, bottom, edgecolor='k', label=words, **look)
     bottom += heights
+  # Room for the legend.
+  axes.set_ylim(top=1.3 * (bottom.max() + tables.ALLOWANCE / 1e6))
   axes.set_ylabel('most memory held (MB)')
   axes.set_title('a run of decoding, its compilation included', fontsize=10)
 

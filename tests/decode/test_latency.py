@@ -49,6 +49,24 @@ def test_one_node_is_plain_decoding(tiny, monkeypatch):
   np.testing.assert_array_equal(plain[0].num_steps, [3, 3])
 
 
+@pytest.mark.parametrize(
+  ('num_nodes', 'module'), [(1, 'baseline'), (5, 'loop')]
+)
+def test_a_larger_cache_changes_nothing_else(
+  tiny, monkeypatch, num_nodes, module
+):
+  seen = watch(monkeypatch, getattr(latency, module))
+  point = latency.Point(num_nodes, batch=2, context=7)
+  for num_slots in (None, 32):
+    latency.pass_timer(tiny, point, 3, num_slots=num_slots)()
+  assert [state.cache.num_slots for state in seen] == [11, 32]
+  few, many = (state.tokens for state in seen)
+  np.testing.assert_array_equal(few, many[:, :11])
+  np.testing.assert_array_equal(seen[1].num_steps, [3, 3])
+  with pytest.raises(ValueError, match='at least 11, got 10'):
+    latency.pass_timer(tiny, point, 3, num_slots=10)
+
+
 def test_no_draft_can_be_accepted():
   tokens, lengths = np.array([[3, 4, 0], [5, 0, 0]]), np.array([2, 1])
   tree = latency._HOPELESS.propose((), (), tokens, lengths, 4)[0].tree
