@@ -8,7 +8,7 @@ import pytest
 
 from specjax import sampling
 from specjax.checkpoint import weights
-from specjax.decode import baseline, loop
+from specjax.decode import adaptive, baseline, capacity, loop
 from specjax.draft import base, lookup
 from specjax.llama import config as llama_config
 from specjax.llama import model as llama_model
@@ -35,6 +35,13 @@ def shapes_of_a_run():
   return params, jax.eval_shape(rows, verifier)
 
 
+def lower_adaptive(params, state, max_steps):
+  menu = capacity.make_menu((1, 4, 8), (1.0, 1.5, 2.0))
+  params, state = adaptive.equip(params, state, menu)
+  lower = functools.partial(adaptive.run.lower, eos_ids=())
+  return lower(params, state, max_steps, drafter=lookup.make())
+
+
 @pytest.mark.parametrize(
   'run',
   [
@@ -42,8 +49,9 @@ def shapes_of_a_run():
     functools.partial(
       loop.run.lower, drafter=lookup.make(), num_nodes=8, eos_ids=()
     ),
+    lower_adaptive,
   ],
-  ids=['plain', 'by trees'],
+  ids=['plain', 'by trees', 'adaptive'],
 )
 def test_a_loop_makes_no_copy_of_the_cache(run):
   params, state = shapes_of_a_run()
