@@ -24,6 +24,7 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
+from specjax.llama import attention as attention_lib
 from specjax.llama import cache as llama_cache
 from specjax.llama import config as llama_config
 from specjax.llama import layer, linear, rope, storage
@@ -266,7 +267,7 @@ def forward(
     weights,
     jnp.concatenate(known, axis=-1),
     rope.angles(config.rope, config.head_dim, positions),
-    layer.View(cache.keys[0], cache.values[0], cache_mask, block_mask),
+    attention_lib.View(cache.keys[0], cache.values[0], cache_mask, block_mask),
   )
   states = states + mixed
   states = states + layer.ffn(weights, norm(states, 'ffn_norm'))

@@ -1,31 +1,15 @@
 """One layer and its parts: RMSNorm, attention and the gated feed-forward."""
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
-import chex
 import jax
 import jax.numpy as jnp
 from jax import lax
 
+from specjax.llama import attention as attention_lib
 from specjax.llama import config as llama_config
 from specjax.llama import linear, rope
-
-
-class View(NamedTuple):
-  """What the queries of a block see in one layer's cache and in the block.
-
-  Attributes:
-    keys: `[B, K, H, S]`, cached.
-    values: `[B, K, S, H]`, cached.
-    cache_mask: `[B, 1 or T, S]` bool.
-    block_mask: `[B or 1, T, T]` bool, query by key.
-  """
-
-  keys: jax.Array
-  values: jax.Array
-  cache_mask: jax.Array
-  block_mask: jax.Array
 
 
 def run(
@@ -33,7 +17,7 @@ def run(
   weights: Mapping[str, Any],
   x: jax.Array,
   turn: tuple[jax.Array, jax.Array],
-  view: View,
+  view: attention_lib.View,
 ) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
   """`y = x + attention(norm(x))`, then `y + ffn(norm(y))`.
 
@@ -77,7 +61,7 @@ def attention(
   weights: Mapping[str, Any],
   x: jax.Array,
   turn: tuple[jax.Array, jax.Array],
-  view: View,
+  view: attention_lib.View,
 ) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
   """Grouped-query attention to the cache and to the block.
 
@@ -104,52 +88,9 @@ def attention(
     k = rms_norm(k, weights['k_norm'], config.norm_eps)
   q, k = rope.rotate(q, *turn), rope.rotate(k, *turn)
   keys, values = k.transpose(0, 2, 3, 1), v.transpose(0, 2, 1, 3)
-  mixed = attend(q, keys, values, view)
+  mixed = attention_lib.attend(q, keys, values, view)
   mixed = mixed.reshape(*x.shape[:2], -1)
   return linear.matmul(mixed, weights['o']), (keys, values)
-
-
-def attend(
-  q: jax.Array, keys: jax.Array, values: jax.Array, view: View
-) -> jax.Array:
-  """One softmax over the cache's and the block's keys, in float32.
-
-  `out = sum_j e^{q k_j / sqrt(H)} v_j / sum_j e^{q k_j / sqrt(H)}` over the
-  open `j` of both parts; 0 where none is open.
-
-  Args:
-    q: `[B, T, Q, H]`; consecutive queries share a key head.
-    keys: `[B, K, H, T]`, of the block.
-    values: `[B, K, T, H]`, of the block.
-    view: of the cache and of the block.
-
-  Returns:
-    `[B, T, Q, H]`, of the type of `q`.
-  """
-  batch, num_tokens, num_heads, head_dim = q.shape
-  num_kv_heads = keys.shape[1]
-  chex.assert_shape(keys, (batch, num_kv_heads, head_dim, num_tokens))
-  grouped = (batch, num_tokens, num_kv_heads, num_heads // num_kv_heads)
-  q = q.reshape(*grouped, head_dim).transpose(0, 2, 3, 1, 4)
-  q = q * jnp.asarray(head_dim**-0.5, q.dtype)
-  # [B, K, G, T, S] and [B, K, G, T, T].
-  parts = [
-    _scores(q, view.keys, view.cache_mask),
-    _scores(q, keys, view.block_mask),
-  ]
-  highest = [jnp.max(part, axis=-1, keepdims=True) for part in parts]
-  highest = lax.stop_gradient(jnp.maximum(*highest))
-  # A finite stand-in where nothing is open: -inf less -inf would be NaN.
-  highest = jnp.maximum(highest, jnp.finfo(jnp.float32).min)
-  parts = [jnp.exp(part - highest) for part in parts]
-  total = sum(jnp.sum(part, axis=-1, keepdims=True) for part in parts)
-  out = _mix(parts[0], view.values) + _mix(parts[1], values)
-  out = out / jnp.where(total > 0, total, 1)
-  return (
-    out.transpose(0, 3, 1, 2, 4)
-    .reshape(batch, num_tokens, num_heads, head_dim)
-    .astype(q.dtype)
-  )
 
 
 def ffn(weights: Mapping[str, Any], x: jax.Array) -> jax.Array:
@@ -167,24 +108,3 @@ def ffn(weights: Mapping[str, Any], x: jax.Array) -> jax.Array:
   gate = linear.matmul(x, weights['gate'])
   up = linear.matmul(x, weights['up'], after=gate)
   return linear.matmul(jax.nn.silu(gate) * up, weights['down'])
-
-
-def _scores(q, keys, mask):
-  scores = jnp.einsum(
-    'bkgth,bkhs->bkgts',
-    q,
-    keys,
-    precision=lax.Precision.HIGHEST,
-    preferred_element_type=jnp.float32,
-  )
-  return jnp.where(mask[:, None, None], scores, -jnp.inf)
-
-
-def _mix(shares, values):
-  return jnp.einsum(
-    'bkgts,bksh->bkgth',
-    shares.astype(values.dtype),
-    values,
-    precision=lax.Precision.HIGHEST,
-    preferred_element_type=jnp.float32,
-  )

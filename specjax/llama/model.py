@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from flax import nnx
 from jax import lax
 
+from specjax.llama import attention as attention_lib
 from specjax.llama import cache as llama_cache
 from specjax.llama import config as llama_config
 from specjax.llama import layer, linear, mask, rope, storage
@@ -196,7 +197,7 @@ def forward(
     number, keys, values = here
     taken = jnp.where(wanted == number, x, taken)
     weights = linear.entries(stacks, number)
-    view = layer.View(keys, values, cache_mask, block_mask)
+    view = attention_lib.View(keys, values, cache_mask, block_mask)
     x, new_kv = layer.run(config, weights, x, turn, view)
     return (x, taken), new_kv
 

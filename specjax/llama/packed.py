@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from specjax.llama import attention as attention_lib
 from specjax.llama import layer, mask, rope
 from specjax.llama import model as llama_model
 
@@ -86,7 +87,7 @@ def _view(config, documents, dtype):
   """Opens a text's earlier tokens, and a cache of one slot that is closed."""
   batch = len(documents)
   heads = (batch, config.num_kv_heads)
-  return layer.View(
+  return attention_lib.View(
     keys=jnp.zeros((*heads, config.head_dim, 1), dtype),
     values=jnp.zeros((*heads, 1, config.head_dim), dtype),
     cache_mask=jnp.zeros((batch, 1, 1), bool),
