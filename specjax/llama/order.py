@@ -14,7 +14,8 @@ from specjax.llama import linear, storage
 # Stacks below this fit in a cache; of larger ones no more is tried out.
 _LEAST_BYTES = 2**24
 _MOST_BYTES = 2**26
-_ROUNDS = 5
+# The least of so many is right on a busy machine, too.
+_ROUNDS = 12
 
 # Rows of a pass that stands for all passes of several.
 _FEW_ROWS = 8
