@@ -23,9 +23,9 @@ attention to 2048 slots (8 key heads of 128, 4 query heads each, bfloat16):
 Here each slot is read once, where it lies, and masks and exponentials become
 part of the products; but for the last line all scores stay on the chip.  In the
 loop of a whole Llama 8B (v5p) the three differ by 4 % of a layer at most for
-one row.  For 16 rows two calls are 22 % cheaper as long as XLA turns the cache
-for the scatter of `cache.commit`, and 82 % dearer where it does not.  GPUs were
-not compared.
+one row.  For 16 rows of one token two calls are 22 % cheaper as long as XLA
+turns the cache for the scatter of `cache.commit`, and 82 % dearer where it does
+not.  GPUs were not compared.
 
 Kernels in Pallas: `paged_attention` and `decode_attention` have one query a
 row, `ragged_paged_attention` is causal; `flash_attention` needs keys repeated
