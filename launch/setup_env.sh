@@ -13,7 +13,10 @@ venv=${SPECJAX_VENV:-$root/.venv}
 python=$venv/bin/python
 
 # Compiled programs are kept between runs: much of a short run is compilation.
-cache=${XDG_CACHE_HOME:-${HOME:-/tmp}/.cache}/specjax/jax
+# JAX does not tell them apart by cores, but they are made for as many as there
+# are: a program of one core would stay on one.
+cores=$(nproc 2>/dev/null || echo 1)
+cache=${XDG_CACHE_HOME:-${HOME:-/tmp}/.cache}/specjax/jax-$cores-cores
 export JAX_COMPILATION_CACHE_DIR=${JAX_COMPILATION_CACHE_DIR:-$cache}
 export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=${JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS:-0}
 
