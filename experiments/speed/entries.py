@@ -62,8 +62,10 @@ def adaptive_ways(record: Mapping) -> list[tuple[str, int]]:
 def way_words(row: Mapping) -> str:
   """Names the way of a row."""
   name, capacity = row['name'], row['capacity']
-  is_plain = name == planner.PLAIN
-  return 'plain decoding' if is_plain else f'{name} at N = {capacity}'
+  if name == planner.PLAIN:
+    return 'plain decoding'
+  at = 'up to' if row.get('is_adaptive') else 'at'
+  return f'{name} {at} N = {capacity}'
 
 
 def text(interval: Sequence[float], form: str = '.2f') -> str:

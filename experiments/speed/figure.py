@@ -37,7 +37,7 @@ def draw(record: Mapping) -> matplotlib.figure.Figure:
     if len(temperatures) > 1:
       axes.set_title(f'temperature {temperature:g}', fontsize=10)
   handles, labels = panels[0].get_legend_handles_labels()
-  figure.legend(handles, labels, loc='outside right upper', fontsize=8)
+  figure.legend(handles, labels, loc='outside right center', fontsize=8)
   flags = record['flags']
   figure.suptitle(
     f'{pathlib.Path(flags["model"]).name}, {flags["dtype"]}, '
@@ -70,7 +70,7 @@ def _panel(axes, record):
       markersize=6,
       elinewidth=1,
       capsize=2,
-      label=entries.way_words({'name': way[0], 'capacity': way[1]}),
+      label=entries.way_words(entries.find(record, way, kinds[0])),
     )
   axes.axhline(1, color='black', linewidth=1, linestyle='--')
   for edge in range(1, len(kinds)):
