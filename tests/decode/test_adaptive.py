@@ -21,22 +21,20 @@ COSTS = {
 }
 
 
-def small_reader(params):
-  config = params.config
-  reader = reader_lib.layer_skip(config, (1,))
-  return grown.make(
-    reader, lambda n: rules.best_first(n, 3), SIZES[-1], cases.EOS
-  )
+# The same objects for all tests, so compiled once.
+PLANTED = reference_decode.planted(cases.VOCAB)
+RULE_FN = lambda num_nodes: rules.best_first(num_nodes, 3)
 
 
 def drafter_of(name, params, case):
   """The drafter, and what it needs of its own."""
   if name == 'planted':
-    return reference_decode.planted(cases.VOCAB), case.truth()
+    return PLANTED, case.truth()
   if name == 'lookup':
     return lookup.make(max_match=2), ()
   if name == 'layers':
-    return small_reader(params), ()
+    reader = reader_lib.layer_skip(params.config, (1,))
+    return grown.make(reader, RULE_FN, SIZES[-1], cases.EOS), ()
   return oracle.make(SIZES[-1], cases.EOS), ()
 
 
