@@ -117,7 +117,13 @@ def _adaptive(model, drafting, capacities, speculate):
       params = base.Params(model.params, drafting.params, batch.sampling)
       state = generate.start(params, batch, drafting.drafter)
       menus.append(
-        adaptive.measure(params, state, capacities, drafter=drafting.drafter)
+        adaptive.measure(
+          params,
+          state,
+          capacities,
+          drafter=drafting.drafter,
+          eos_ids=model.tokenizer.eos_ids,
+        )
       )
     return _decode(
       functools.partial(speculate, num_nodes=menus[0]), rows, batch

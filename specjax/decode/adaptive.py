@@ -105,6 +105,7 @@ def measure(
   capacities: tuple[int, ...],
   *,
   drafter: base.Drafter,
+  eos_ids: tuple[int, ...],
   num_steps: int = 4,
   repeats: int = 5,
 ) -> capacity_lib.Menu:
@@ -118,6 +119,7 @@ def measure(
     batch_state: rows with some tokens to go; they stay as they are.
     capacities: rising from 1.
     drafter: the drafter.
+    eos_ids: tokens that end a text.
     num_steps: iterations of a timed call; fewer where all rows end.
     repeats: calls of each.
 
@@ -133,7 +135,7 @@ def measure(
     kept_params, state = kept[0], jax.tree.map(jnp.copy, kept[1])
     jax.block_until_ready(state)
     begin = time.perf_counter()
-    after = run(kept_params, state, num_steps, drafter=drafter, eos_ids=())
+    after = run(kept_params, state, num_steps, drafter=drafter, eos_ids=eos_ids)
     taken = int(jnp.max(after.num_steps - batch_state.num_steps))
     return (time.perf_counter() - begin) / max(taken, 1)
 

@@ -116,7 +116,13 @@ def test_measured_menus_hold_times_and_leave_rows_alone(tiny, case, name):
   state = generate.start(params, batch, drafter)
   before = jax.device_get(state)
   menu = adaptive.measure(
-    params, state, SIZES, drafter=drafter, num_steps=2, repeats=2
+    params,
+    state,
+    SIZES,
+    drafter=drafter,
+    eos_ids=cases.EOS,
+    num_steps=2,
+    repeats=2,
   )
   jax.tree.map(np.testing.assert_array_equal, before, jax.device_get(state))
   assert menu.capacities == SIZES
@@ -132,9 +138,10 @@ def test_measuring_keeps_to_one_capacity(tiny, case, name, index):
   params = base.Params(tiny, drafter_params, batch.sampling)
   state = generate.start(params, batch, drafter)
   params, state = adaptive.kept_to(index, SIZES, params, state)
-  state = adaptive.run(params, state, 3, drafter=drafter, eos_ids=())
-  sizes = np.asarray(state.steps.num_nodes)[:, :3]
-  assert set(sizes.ravel().tolist()) == {SIZES[index]}
+  state = adaptive.run(params, state, 3, drafter=drafter, eos_ids=cases.EOS)
+  is_taken = np.arange(3) < np.asarray(state.num_steps)[:, None]
+  sizes = np.asarray(state.steps.num_nodes)[:, :3][is_taken]
+  assert set(sizes.tolist()) == {SIZES[index]}
 
 
 def test_a_menu_wants_a_drafter_and_the_rule_match(tiny, case):
