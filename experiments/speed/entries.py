@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+from experiments import records
 from specjax.theory import planner
 
 
@@ -13,7 +14,7 @@ def at(record: Mapping, temperature: float) -> dict:
     temperature: one of the record's.
   """
   kept = {
-    name: [row for row in record[name] if row['temperature'] == temperature]
+    name: records.select(record[name], temperature=temperature)
     for name in ('table', 'beside', 'checks')
   }
   return {**record, **kept}
@@ -32,31 +33,22 @@ def ways(record: Mapping) -> list[tuple[str, int]]:
 
 def find(record: Mapping, way: tuple[str, int], kind: str) -> Mapping:
   """Returns the row of a way and a kind, of a record of one temperature."""
-  return next(
-    row
-    for row in record['table']
-    if (row['name'], row['capacity'], row['kind']) == (*way, kind)
-  )
+  name, capacity = way
+  return records.select(
+    record['table'], name=name, capacity=capacity, kind=kind
+  )[0]
 
 
 def best(record: Mapping, kind: str) -> Mapping:
   """Returns the row of the fastest fixed choice, of one temperature."""
-  rows = [
-    row
-    for row in record['table']
-    if row['kind'] == kind and not row['is_adaptive']
-  ]
+  rows = records.select(record['table'], kind=kind, is_adaptive=False)
   return max(rows, key=lambda row: row['speedup'][0])
 
 
 def adaptive_ways(record: Mapping) -> list[tuple[str, int]]:
   """Returns those of `ways` that choose how many nodes they read."""
-  found = (
-    (row['name'], row['capacity'])
-    for row in record['table']
-    if row['is_adaptive']
-  )
-  return list(dict.fromkeys(found))
+  chosen = records.select(record['table'], is_adaptive=True)
+  return ways({'table': chosen})
 
 
 def way_words(row: Mapping) -> str:

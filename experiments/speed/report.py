@@ -3,7 +3,7 @@
 import pathlib
 from collections.abc import Mapping, Sequence
 
-from experiments import figure_files, text_tables
+from experiments import figure_files, records, text_tables
 from experiments.speed import entries, figure, ratios
 from specjax.theory import planner
 
@@ -178,7 +178,7 @@ def verdict(record: Mapping) -> str:
       f'FAILURE: {failures} texts part from those of plain decoding where no '
       f'tie excuses it, with {", ".join(names)}.'
     )
-  exact = [row for row in checks if row['is_exact']]
+  exact = records.select(checks, is_exact=True)
   total = lambda name: sum(row[name] for row in exact)
   text = f'All {total("tokens")} tokens are those of plain decoding'
   if not total('partings'):
@@ -193,7 +193,7 @@ def parting_words(record: Mapping) -> str:
   Args:
     record: of one temperature.
   """
-  rows = [row for row in record['checks'] if not row['is_exact']]
+  rows = records.select(record['checks'], is_exact=False)
   return ' '.join(map(_parting, rows))
 
 
