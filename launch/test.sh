@@ -9,6 +9,7 @@ setup_env base,test
 cd -- "$root"
 "$python" -m ruff check
 "$python" -m ruff format --check
-# A file goes to one process: its fixtures, models and programs are shared.
+# A file goes to one process: its fixtures, models and programs are shared.  A
+# process that dies ends the run, which would hang if another took its place.
 exec "$python" -m pytest --numprocesses auto --dist loadfile \
-  --no-loadscope-reorder "$@"
+  --no-loadscope-reorder --max-worker-restart 0 "$@"

@@ -9,6 +9,8 @@ os.environ.setdefault(
   'XLA_FLAGS',
   '--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false',
 )
+# They trust no program that another run left behind.
+os.environ.pop('JAX_COMPILATION_CACHE_DIR', None)
 
 import jax
 import jax.numpy as jnp

@@ -23,7 +23,10 @@ if __name__ == '__main__':
   common.run(main)
 '''
 
-TESTS = '-m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder'
+TESTS = (
+  '-m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder '
+  '--max-worker-restart 0'
+)
 
 
 class Project:
