@@ -20,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from specjax import programs
 from specjax.decode import capacity as capacity_lib
 from specjax.decode import loop, rules
 from specjax.decode import rows as rows_lib
@@ -53,7 +54,7 @@ class Memory(NamedTuple):
 
 
 @functools.partial(
-  jax.jit, static_argnames=('drafter', 'eos_ids'), donate_argnames='state'
+  programs.jit, static_argnames=('drafter', 'eos_ids'), donate_argnames='state'
 )
 def run(
   params: base.Params,

@@ -2,9 +2,9 @@
 
 import functools
 
-import jax
 import jax.numpy as jnp
 
+from specjax import programs
 from specjax import sampling as sampling_lib
 from specjax.decode import loop
 from specjax.decode import rows as rows_lib
@@ -14,7 +14,9 @@ from specjax.llama import mask
 from specjax.llama import model as llama_model
 
 
-@functools.partial(jax.jit, static_argnames='eos_ids', donate_argnames='state')
+@functools.partial(
+  programs.jit, static_argnames='eos_ids', donate_argnames='state'
+)
 def run(
   params: base.Params,
   state: rows_lib.DecodeState,

@@ -3,9 +3,7 @@
 import functools
 from collections.abc import Callable
 
-import jax
-
-from specjax import parallel
+from specjax import parallel, programs
 from specjax.decode import rows as rows_lib
 from specjax.draft import base
 
@@ -13,7 +11,7 @@ from specjax.draft import base
 RunFn = Callable[[base.Params, rows_lib.DecodeState, int], rows_lib.DecodeState]
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1), donate_argnums=3)
+@functools.partial(programs.jit, static_argnums=(0, 1), donate_argnums=3)
 def run(
   run_fn: RunFn,
   layout: parallel.Layout,

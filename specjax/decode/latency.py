@@ -21,6 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from specjax import programs
 from specjax import sampling as sampling_lib
 from specjax.decode import baseline, loop
 from specjax.draft import base
@@ -231,7 +232,7 @@ def _start(verifier, point, num_steps, num_slots):
   )
 
 
-@jax.jit
+@programs.jit
 def _visit(verifier, sampling, hidden, num_steps):
   """Visits nodes one after the other; each waits for the token before."""
   seeds = jnp.arange(hidden.shape[0], dtype=jnp.uint32)

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from specjax import programs
 from specjax.decode import rows as rows_lib
 from specjax.decode import rules, verify
 from specjax.draft import base
@@ -56,7 +57,7 @@ def start(
 
 
 @functools.partial(
-  jax.jit,
+  programs.jit,
   static_argnames=('drafter', 'num_nodes', 'eos_ids', 'rule'),
   donate_argnames='state',
 )

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from specjax import programs
 from specjax.decode import loop, rules
 from specjax.decode import rows as rows_lib
 from specjax.draft import base
@@ -145,22 +146,22 @@ def _timed(program, *args):
   return result, time.perf_counter() - begin
 
 
-@functools.partial(jax.jit, static_argnums=(2, 3))
+@functools.partial(programs.jit, static_argnums=(2, 3))
 def _propose(params, context, drafter, num_nodes):
   return drafter.propose(params, *context, num_nodes)
 
 
-@functools.partial(jax.jit, static_argnums=(3, 4))
+@functools.partial(programs.jit, static_argnums=(3, 4))
 def _judge(params, state, proposal, features, rule):
   return loop.judge(params, state, proposal, rules.named(rule), features)
 
 
-@functools.partial(jax.jit, static_argnums=5, donate_argnums=0)
+@functools.partial(programs.jit, static_argnums=5, donate_argnums=0)
 def _settle(cache, state, proposal, verdict, new_kv, eos_ids):
   state = state.replace(cache=cache)
   return loop.settle(state, proposal, verdict, new_kv, eos_ids)
 
 
-@functools.partial(jax.jit, static_argnums=3)
+@functools.partial(programs.jit, static_argnums=3)
 def _observe(params, drafter_state, verdict, drafter):
   return drafter.observe(params, drafter_state, verdict)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from specjax import parallel
+from specjax import parallel, programs
 from specjax import sampling as sampling_lib
 from specjax.decode import rows as rows_lib
 from specjax.draft import base
@@ -160,7 +160,9 @@ def round_up(number: int, multiple: int) -> int:
   return int(-(-number // multiple) * multiple)
 
 
-@functools.partial(jax.jit, static_argnames=('width', 'features', 'layout'))
+@functools.partial(
+  programs.jit, static_argnames=('width', 'features', 'layout')
+)
 def _read(verifier, tokens, lengths, seeds, width, features, layout):
   """Reads all tokens of each prompt but the last, which is the first root."""
   _, taken, cache = llama_model.read(

@@ -8,13 +8,13 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from specjax import edits
+from specjax import edits, programs
 from specjax import sampling as sampling_lib
 from specjax.llama import cache as llama_cache
 from specjax.llama import model as llama_model
 
 
-@functools.partial(jax.jit, static_argnames='num_slots')
+@functools.partial(programs.jit, static_argnames='num_slots')
 def read(
   verifier: llama_model.Params, tokens: jax.Array, num_slots: int
 ) -> tuple[jax.Array, llama_cache.KVCache]:
@@ -36,7 +36,7 @@ def read(
   return hidden, cache
 
 
-@functools.partial(jax.jit, static_argnames=('summary_fn', 'chunk'))
+@functools.partial(programs.jit, static_argnames=('summary_fn', 'chunk'))
 def laws(
   verifier: llama_model.Params,
   hidden: jax.Array,

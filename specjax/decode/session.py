@@ -3,10 +3,10 @@
 import functools
 from collections.abc import Sequence
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
+from specjax import programs
 from specjax import sampling as sampling_lib
 from specjax.decode import generate as generate_lib
 from specjax.decode import prefill, results
@@ -149,6 +149,6 @@ def _num_common(kept, tokens):
   return np.cumprod(is_same, axis=1, dtype=np.int32).sum(axis=1, dtype=np.int32)
 
 
-@functools.partial(jax.jit, donate_argnames='cache')
+@functools.partial(programs.jit, donate_argnames='cache')
 def _read(verifier, cache, tokens, lengths):
   return llama_model.prefill(verifier, tokens, lengths, cache)[1]

@@ -3,15 +3,17 @@
 A matrix is stored as `storage` says; float16 is storage only, and computes in
 float32, as blocks do.  What is fast on a CPU:
 
-One row is multiplied as it comes from memory, by a matrix `[out, in]`: a loop
-of XLA's own, which takes blocks apart on its way.  It computes its input anew
-for every output, unless that is done before.
+A few rows are multiplied by a matrix `[out, in]` in one loop that reads it
+once, as fast as memory gives it, and takes blocks apart on its way.  It has to
+add in another order than numbers stand in (see `programs`).  Where it may not,
+that holds for one row alone, by a loop of XLA's own.  A loop computes its input
+anew for every output, unless that is done before.
 
-Several rows are multiplied by a matrix in the cache, `[in, out]`, and each
-should pass through the cache once.  A scan over layers copies every matrix out
-of its stack, and since none of these copies needs another, XLA makes all of
-them before the first product: too many for the cache.  So a matrix of a stack
-is an `Entry`, which is read no sooner than its input is there.
+More rows are multiplied by a matrix in the cache, `[in, out]`, and each should
+pass through the cache once.  A scan over layers copies every matrix out of its
+stack, and since none of these copies needs another, XLA makes all of them
+before the first product: too many for the cache.  So a matrix of a stack is an
+`Entry`, which is read no sooner than its input is there.
 """
 
 from collections.abc import Mapping
@@ -21,7 +23,11 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from specjax import programs
 from specjax.llama import storage
+
+# Rows that one loop takes: for more, numbers that are summed outgrow registers.
+_FEW_ROWS = 8
 
 # Values of a head in blocks that are taken apart at a time: 4 MB.
 _CHUNK = 2**20
@@ -86,15 +92,11 @@ def matmul(
     `[..., out]`, of the type of `x`.
   """
   w, number = w if isinstance(w, Entry) else (w, None)
-  w, is_turned = _choose(w, is_row=_is_row(x))
-  if is_turned and _is_row(x):
-    x = _computed(x)
-  elif number is not None:
-    number = _behind(number, x if after is None else after)
-  if number is not None:
-    w = jax.tree.map(lambda stack: stack[number], w)
-  w = storage.values(w)
-  return _dot(x, w.T if is_turned else w).astype(x.dtype)
+  product = lambda: _product(x, w, number, after)
+  if not isinstance(w, storage.Matrix) or not _is_for_loop(x):
+    return product()
+  loop = lambda: _loop(_computed(x), _entry(w.out_in, number)).astype(x.dtype)
+  return lax.platform_dependent(cpu=loop, default=product)
 
 
 def matmul_rows(x: jax.Array, w: storage.Stored) -> jax.Array:
@@ -107,9 +109,74 @@ def matmul_rows(x: jax.Array, w: storage.Stored) -> jax.Array:
   Returns:
     `[..., out]` float32.
   """
-  if _is_row(x):
+
+  if _is_row(x) or _is_for_loop(x):
     x = _computed(x)
-  return _by_chunks(x, w) if isinstance(w, storage.Blocks) else _dot(x, w.T)
+
+  def multiply(part):
+    product = lambda: _dot(x, storage.values(part).T)
+    if not _is_for_loop(x):
+      return product()
+    return lax.platform_dependent(cpu=lambda: _loop(x, part), default=product)
+
+  if isinstance(w, storage.Blocks):
+    return _by_chunks(multiply, w)
+  return multiply(w)
+
+
+def _product(x, w, number, after):
+  """`x w` by XLA's own products."""
+  w, is_turned = _choose(w, is_row=_is_row(x))
+  if is_turned and _is_row(x):
+    x = _computed(x)
+  elif number is not None:
+    number = _behind(number, x if after is None else after)
+  w = storage.values(_entry(w, number))
+  return _dot(x, w.T if is_turned else w).astype(x.dtype)
+
+
+def _loop(x, w):
+  """`x wᵀ` in float32, in one loop over the inputs for all rows.
+
+  Memory gives more to who reads in several places at a time.
+  """
+  num_outputs, num_inputs = w.shape
+  num_places = 2 if isinstance(w, storage.Blocks) else 4
+  size = -(-num_outputs // num_places)
+  places = range(0, size * num_places, size)
+  # The last ones may overlap those before.
+  starts = [min(place, num_outputs - size) for place in places]
+  rows = x.reshape(-1, num_inputs).astype(jnp.float32)
+  terms = [part * row for part in _parts(w, starts, size) for row in rows]
+  sums = lax.reduce(
+    terms,
+    [jnp.float32(0)] * len(terms),
+    lambda xs, ys: [x + y for x, y in zip(xs, ys, strict=True)],
+    (1,),
+  )
+  late = [place - start for place, start in zip(places, starts, strict=True)]
+  out = [
+    jnp.concatenate(
+      [
+        part[skip:]
+        for part, skip in zip(sums[row :: len(rows)], late, strict=True)
+      ]
+    )
+    for row in range(len(rows))
+  ]
+  return jnp.stack(out).reshape(*x.shape[:-1], num_outputs)
+
+
+def _parts(w, starts, size):
+  """Gives some outputs of a matrix `[out, in]` from each start on, float32."""
+  for start in starts:
+    cut = lambda y, start=start: lax.slice_in_dim(y, start, start + size)
+    yield storage.values(jax.tree.map(cut, w)).astype(jnp.float32)
+
+
+def _entry(w, number):
+  """Returns a matrix of a stack; one that is none as it is."""
+  return w if number is None else jax.tree.map(lambda x: x[number], w)
 
 
 def _choose(w, is_row):
@@ -119,6 +186,11 @@ def _choose(w, is_row):
   if is_row or w.in_out is None:
     return w.out_in, True
   return w.in_out, False
+
+
+def _is_for_loop(x):
+  """Whether a loop may take the rows; it is then fast on a CPU."""
+  return programs.may_reorder() and x.size <= _FEW_ROWS * x.shape[-1]
 
 
 def _is_row(x):
@@ -150,24 +222,23 @@ def _false(x):
   return x[(0,) * x.ndim] > jnp.inf
 
 
-def _by_chunks(x, w):
-  """`x wᵀ`, some outputs after the other."""
-  rows = x.reshape(-1, x.shape[-1])
+def _by_chunks(multiply_fn, w):
+  """Returns products with all of `w`, some outputs after the other."""
   num_outputs, num_inputs = w.shape
   size = min(max(_CHUNK // num_inputs, 1), num_outputs)
+
+  def chunk(start):
+    cut = lambda y: lax.dynamic_slice_in_dim(y, start, size, axis=0)
+    return multiply_fn(jax.tree.map(cut, w))
 
   def step(i, out):
     # The last chunk overlaps the one before.
     start = jnp.minimum(i * size, num_outputs - size)
-    part = jax.tree.map(
-      lambda y: lax.dynamic_slice_in_dim(y, start, size, axis=0), w
-    )
-    found = _dot(rows, part.values().T)
-    return lax.dynamic_update_slice_in_dim(out, found, start, axis=1)
+    return lax.dynamic_update_slice_in_dim(out, chunk(start), start, axis=-1)
 
-  out = jnp.zeros((len(rows), num_outputs), jnp.float32)
-  out = lax.fori_loop(0, -(-num_outputs // size), step, out)
-  return out.reshape(*x.shape[:-1], num_outputs)
+  lead = jax.eval_shape(chunk, 0).shape[:-1]
+  out = jnp.zeros((*lead, num_outputs), jnp.float32)
+  return lax.fori_loop(0, -(-num_outputs // size), step, out)
 
 
 def _dot(x, w):

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from specjax import programs
 from specjax.llama import linear, storage
 
 # Stacks below this fit in a cache; of larger ones no more is tried out.
@@ -17,8 +18,8 @@ _MOST_BYTES = 2**26
 # The least of so many is right on a busy machine, too.
 _ROUNDS = 12
 
-# Rows of a pass that stands for all passes of several.
-_FEW_ROWS = 8
+# Rows of a pass that stands for all passes of more than a few.
+_MORE_ROWS = 16
 
 # What a second copy has to win for a single row.
 _GAIN = 1.1
@@ -62,7 +63,7 @@ def decide(seconds: np.ndarray) -> str:
 def _seconds(stack):
   """Returns the least of each, timed in turns."""
   runs = []
-  for num_rows in (1, _FEW_ROWS):
+  for num_rows in (1, _MORE_ROWS):
     x = jnp.zeros((num_rows, stack.shape[1]), linear.compute_dtype(stack.dtype))
     for order in ('in_out', 'out_in'):
       stacks = storage.ordered({'w': stack}, order)
@@ -71,7 +72,7 @@ def _seconds(stack):
   return np.min(samples[1:], axis=0).reshape(2, 2)
 
 
-@jax.jit
+@programs.jit
 def _products(x, stacks):
   """Multiplies by one matrix after the other."""
 

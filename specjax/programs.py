@@ -1,0 +1,64 @@
+"""Programs whose sums may be taken in any order, which lets a CPU be fast.
+
+A CPU adds the products of a row and a column eight at a time only if it may
+add them in another order than they stand in.  XLA grants that to a whole
+program by an option of its compilation, so whoever writes a product has to know
+which program it will be part of.
+"""
+
+import contextvars
+import functools
+from collections.abc import Callable
+
+import jax
+
+# Of what XLA calls fast math this is the order of sums alone: infinities, NaN,
+# quotients and functions stay what they are.  Other platforms do not look.
+_OPTIONS = {
+  'xla_cpu_enable_fast_math': True,
+  'xla_cpu_fast_math_honor_division': True,
+  'xla_cpu_fast_math_honor_functions': True,
+  'xla_cpu_fast_math_honor_infs': True,
+  'xla_cpu_fast_math_honor_nans': True,
+}
+
+_may_reorder = contextvars.ContextVar('may_reorder', default=False)
+
+
+def jit(fn: Callable, **options: object) -> Callable:
+  """Compiles a function as `jax.jit` does, and lets it reorder sums.
+
+  As a part of a program that is compiled otherwise it is as that one is.
+
+  Args:
+    fn: the function.
+    **options: of `jax.jit`, but for `compiler_options`.
+
+  Returns:
+    The compiled function, with the method `lower`.
+  """
+
+  @functools.wraps(fn)
+  def reordering(*args, **kwargs):
+    token = _may_reorder.set(True)
+    try:
+      return fn(*args, **kwargs)
+    finally:
+      _may_reorder.reset(token)
+
+  part = jax.jit(fn, **options)
+  whole = jax.jit(reordering, compiler_options=_OPTIONS, **options)
+
+  @functools.wraps(fn)
+  def call(*args, **kwargs):
+    leaves = jax.tree.leaves((args, kwargs))
+    is_part = any(isinstance(leaf, jax.core.Tracer) for leaf in leaves)
+    return (part if is_part else whole)(*args, **kwargs)
+
+  call.lower = whole.lower
+  return call
+
+
+def may_reorder() -> bool:
+  """Whether what is traced now is part of a program of `jit`."""
+  return _may_reorder.get()
