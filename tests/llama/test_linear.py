@@ -3,6 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from specjax import programs
 from specjax.llama import linear, storage
 
 
@@ -58,3 +59,52 @@ def test_no_number_is_lost_to_the_order_of_products(order):
 def test_an_unknown_order_is_named():
   with pytest.raises(ValueError, match="expected an order of .*got 'up'"):
     storage.ordered({}, 'up')
+
+
+def stored(rng, num_outputs, num_inputs, form):
+  """A matrix `[out, in]` as it is stored, and its values."""
+  shape = (num_outputs, num_inputs)
+  if form != 'blocks':
+    w = jnp.asarray(rng.randn(*shape), form)
+    return w, np.asarray(w, np.float64)
+  scales = rng.rand(num_outputs, num_inputs // 32).astype(np.float16)
+  w = storage.Blocks(
+    jnp.asarray(rng.randint(-8, 8, shape), jnp.int8),
+    jnp.asarray(scales),
+    jnp.asarray(scales[::-1]),
+  )
+  return w, np.asarray(w.values(), np.float64)
+
+
+@pytest.mark.parametrize('form', ['float32', 'float16', 'bfloat16', 'blocks'])
+@pytest.mark.parametrize('num_outputs', [1, 3, 5, 8, 37])
+@pytest.mark.parametrize('shape', [(1,), (2, 3), (8,), (9,)])
+def test_loops_are_products(form, num_outputs, shape):
+  rng = np.random.RandomState(2)
+  w, values = stored(rng, num_outputs, 64, form)
+  x = jnp.asarray(rng.randn(*shape, 64), linear.compute_dtype(w.dtype))
+  exact = np.asarray(x, np.float64) @ values.T
+  stack = jax.tree.map(lambda y: jnp.stack([0 * y, y]), w)
+  entry = linear.Entry(storage.Matrix(None, stack), jnp.int32(1))
+  product = programs.jit(lambda x: linear.matmul(x, entry))(x)
+  rows = programs.jit(lambda x: linear.matmul_rows(x, w))(x)
+  assert product.dtype == x.dtype and rows.dtype == jnp.float32
+  rounding = 2e-2 if form == 'bfloat16' else 1e-5
+  scale = 64 * rounding
+  np.testing.assert_allclose(product, exact, rtol=rounding, atol=scale)
+  np.testing.assert_allclose(rows, exact, rtol=1e-5, atol=64e-5)
+
+
+@pytest.mark.parametrize('order', ['out_in', 'both'])
+@pytest.mark.parametrize('num_rows', [1, 8, 9])
+def test_few_rows_are_a_loop_where_sums_may_be_reordered(order, num_rows):
+  """Not where they may not: there the loop would be slow."""
+  stacks = storage.ordered({'w': jnp.ones((2, 16, 24))}, order)
+  x = jnp.ones((num_rows, 16))
+
+  def product(x):
+    return linear.matmul(x, linear.entries(stacks, x[0, 0].astype(int))['w'])
+
+  text = lambda jit: jit(product).lower(x).compile().as_text()
+  assert ('dot(' in text(programs.jit)) == (num_rows == 9)
+  assert 'dot(' in text(jax.jit)
