@@ -4,6 +4,10 @@ A CPU adds the products of a row and a column eight at a time only if it may
 add them in another order than they stand in.  XLA grants that to a whole
 program by an option of its compilation, so whoever writes a product has to know
 which program it will be part of.
+
+The option is XLA's fast math with all that it can be denied.  Infinities, NaN,
+quotients and functions stay what they are, but a zero may come out with either
+sign, and `x - x` and `0 x` are 0 even of an infinite x.
 """
 
 import contextvars
@@ -12,8 +16,6 @@ from collections.abc import Callable
 
 import jax
 
-# Of what XLA calls fast math this is the order of sums alone: infinities, NaN,
-# quotients and functions stay what they are.  Other platforms do not look.
 _OPTIONS = {
   'xla_cpu_enable_fast_math': True,
   'xla_cpu_fast_math_honor_division': True,
@@ -26,7 +28,7 @@ _may_reorder = contextvars.ContextVar('may_reorder', default=False)
 
 
 def jit(fn: Callable, **options: object) -> Callable:
-  """Compiles a function as `jax.jit` does, and lets it reorder sums.
+  """Compiles a function as `jax.jit` does; for a CPU it may reorder sums.
 
   As a part of a program that is compiled otherwise it is as that one is.
 
@@ -40,25 +42,34 @@ def jit(fn: Callable, **options: object) -> Callable:
 
   @functools.wraps(fn)
   def reordering(*args, **kwargs):
-    token = _may_reorder.set(True)
+    token = _may_reorder.set(_is_on_cpu())
     try:
       return fn(*args, **kwargs)
     finally:
       _may_reorder.reset(token)
 
+  @functools.cache
+  def whole():
+    # Not before the first call: to ask for the backend is to choose it.
+    chosen = _OPTIONS if _is_on_cpu() else None
+    return jax.jit(reordering, compiler_options=chosen, **options)
+
   part = jax.jit(fn, **options)
-  whole = jax.jit(reordering, compiler_options=_OPTIONS, **options)
 
   @functools.wraps(fn)
   def call(*args, **kwargs):
     leaves = jax.tree.leaves((args, kwargs))
     is_part = any(isinstance(leaf, jax.core.Tracer) for leaf in leaves)
-    return (part if is_part else whole)(*args, **kwargs)
+    return (part if is_part else whole())(*args, **kwargs)
 
-  call.lower = whole.lower
+  call.lower = lambda *args, **kwargs: whole().lower(*args, **kwargs)
   return call
 
 
 def may_reorder() -> bool:
-  """Whether what is traced now is part of a program of `jit`."""
+  """Whether what is traced now is part of a program of `jit` for a CPU."""
   return _may_reorder.get()
+
+
+def _is_on_cpu():
+  return jax.default_backend() == 'cpu'
