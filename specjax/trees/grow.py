@@ -152,7 +152,7 @@ def best_tree(
   Returns:
     The tree; nodes that no candidate could fill are absent.
   """
-  chosen = tree_lib.select_best(costs, num_nodes)
+  chosen = tree_lib.select_best(_without_sign(costs), num_nodes)
   place = jnp.zeros(tokens.shape[0], jnp.int32)
   place = place.at[chosen].set(jnp.arange(num_nodes, dtype=jnp.int32))
   is_present = jnp.isfinite(costs[chosen])
@@ -246,7 +246,7 @@ def _merge(rule, known, nodes, costs, log_q):
     jnp.concatenate([old, new.reshape(-1)])
     for old, new in zip(known[:5], children, strict=True)
   ]
-  best = tree_lib.select_best(both[1], rule.num_known)
+  best = tree_lib.select_best(_without_sign(both[1]), rule.num_known)
   kept = Known(*(x[best] for x in both), *known[5:])
   value = lambda costs: jnp.sum(jnp.exp(-costs[: rule.num_nodes]))
   return kept._replace(
@@ -263,3 +263,12 @@ def _tree_of(rule, known):
   is_root = parent_slots == NO_SLOT
   parents = jnp.where(is_root, tree_lib.NO_PARENT, owner.astype(jnp.int32))
   return best_tree(tokens, parents, costs, rule.num_nodes)
+
+
+def _without_sign(x):
+  """Returns `|x|` by its bits.
+
+  top_k tells -0 from 0, and where sums may be reordered either may come out.
+  """
+  bits = lax.bitcast_convert_type(x, jnp.dtype(f'int{8 * x.dtype.itemsize}'))
+  return lax.bitcast_convert_type(bits & jnp.iinfo(bits.dtype).max, x.dtype)

@@ -136,7 +136,7 @@ def select_best(costs: jax.Array, num_nodes: int) -> jax.Array:
   Returns:
     `[num_nodes]` int32 indices into `costs`.
   """
-  return lax.top_k(-_without_sign(costs), num_nodes)[1]
+  return lax.top_k(-costs, num_nodes)[1]
 
 
 def child(tree: Tree, node: jax.Array, token: jax.Array) -> jax.Array:
@@ -204,12 +204,3 @@ def walk(
   roots = jnp.where(active, ROOT, NO_CHILD).astype(jnp.int32)
   path, _, _ = lax.while_loop(is_inside, step, (start, roots, jnp.int32(0)))
   return path
-
-
-def _without_sign(x):
-  """Returns `|x|` by its bits.
-
-  top_k ranks -0 below 0, and where sums may be reordered either may come out.
-  """
-  bits = lax.bitcast_convert_type(x, jnp.dtype(f'int{8 * x.dtype.itemsize}'))
-  return lax.bitcast_convert_type(bits & jnp.iinfo(bits.dtype).max, x.dtype)

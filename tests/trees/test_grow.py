@@ -57,3 +57,11 @@ def test_best_tree_equals_slow_twin(num_nodes):
     assert np.all(trees.parents[row, 1:] >= 0)
     assert np.all(trees.log_q[row, count:] == 0)
   assert some_absent == (num_nodes > 1)
+
+
+def test_ties_do_not_see_the_sign_of_zero():
+  costs = jnp.array([-0.0, 0.0, -0.0, 1.0, 0.0, jnp.inf, -0.0])
+  parents = jnp.array([-1, 0, 1, 0, 2, 0, 4])
+  tree = grow.best_tree(jnp.arange(7), parents, costs, 6)
+  np.testing.assert_array_equal(tree.tokens, [0, 1, 2, 4, 6, 3])
+  np.testing.assert_array_equal(tree.parents, [-1, 0, 1, 2, 3, 0])

@@ -66,13 +66,6 @@ def test_select_best_keeps_parents_of_what_it_keeps():
       assert parents[node] < 0 or place[parents[node]] < place[node]
 
 
-def test_select_best_does_not_see_the_sign_of_zero():
-  costs = jnp.array([-0.0, 0.0, -0.0, 1.0, 0.0, jnp.inf, -0.0])
-  np.testing.assert_array_equal(
-    tree_lib.select_best(costs, 7), [0, 1, 2, 4, 6, 3, 5]
-  )
-
-
 def test_child_sees_present_nodes_alone():
   tree = tree_lib.Tree(
     tokens=jnp.array([7, 3, 4, 3]),
