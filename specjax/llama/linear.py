@@ -93,10 +93,10 @@ def matmul(
   """
   w, number = w if isinstance(w, Entry) else (w, None)
   product = lambda: _product(x, w, number, after)
-  if not isinstance(w, storage.Matrix) or not _is_for_loop(x):
+  if not isinstance(w, storage.Matrix):
     return product()
   loop = lambda: _loop(_computed(x), _entry(w.out_in, number)).astype(x.dtype)
-  return lax.platform_dependent(cpu=loop, default=product)
+  return _by_loop_or(product, loop, x)
 
 
 def matmul_rows(x: jax.Array, w: storage.Stored) -> jax.Array:
@@ -109,19 +109,23 @@ def matmul_rows(x: jax.Array, w: storage.Stored) -> jax.Array:
   Returns:
     `[..., out]` float32.
   """
-
   if _is_row(x) or _is_for_loop(x):
     x = _computed(x)
 
   def multiply(part):
     product = lambda: _dot(x, storage.values(part).T)
-    if not _is_for_loop(x):
-      return product()
-    return lax.platform_dependent(cpu=lambda: _loop(x, part), default=product)
+    return _by_loop_or(product, lambda: _loop(x, part), x)
 
   if isinstance(w, storage.Blocks):
     return _by_chunks(multiply, w)
   return multiply(w)
+
+
+def _by_loop_or(product_fn, loop_fn, x):
+  """Multiplies `x` in a loop where that is fast, else by a product."""
+  if not _is_for_loop(x):
+    return product_fn()
+  return lax.platform_dependent(cpu=loop_fn, default=product_fn)
 
 
 def _product(x, w, number, after):
