@@ -9,9 +9,10 @@ up to where computing takes as long as reading the weights.
 
 Times iterations of the decoding loop that accept no draft, every combination of
 `--capacities`, `--batches` and `--contexts` in turns, each round in another
-order; N = 1 is plain decoding.  Among them, what the machine can read and
-compute: the roofline.  Then fits the model of `theory.roofline`.  Other
-programs on the machine spoil it: look at the quartiles.
+order; N = 1 is plain decoding.  Among them, what a further token of an
+iteration takes, and what the machine can read and compute: the roofline.  Then
+fits the model of `theory.roofline`.  Other programs on the machine spoil it:
+look at the quartiles.
 
 Writes results/latency/<run>/: figure.png and figure.pdf, and record.json with
 the table.
@@ -28,7 +29,7 @@ from absl import flags
 
 from experiments import common, model_flags, number_flags, records
 from experiments.planning import latency_report, limits, options, sources
-from specjax.decode import latency
+from specjax.decode import latency, verify
 from specjax.llama import linear, storage
 from specjax.llama import model as llama_model
 from specjax.theory import roofline, roofline_fit
@@ -62,35 +63,32 @@ def main():
       FLAGS.capacities, sorted(FLAGS.batches), sorted(_CONTEXTS.value)
     )
   ]
-  samples = stages.arrays(
-    'samples', functools.partial(measure, params, points, sorted(FLAGS.batches))
-  )
-  table, facts = sum_up(
-    samples, points, sorted(FLAGS.batches), sizes_of(params)
-  )
+  samples = stages.arrays('samples', functools.partial(measure, params, points))
+  table, facts = sum_up(samples, points, sizes_of(params))
   records.finish_record(folder, record, table, **facts)
   latency_report.show(records.load_record(folder / 'record.json'), folder)
 
 
 def measure(
-  params: llama_model.Params,
-  points: Sequence[latency.Point],
-  batches: Sequence[int],
+  params: llama_model.Params, points: Sequence[latency.Point]
 ) -> dict[str, np.ndarray]:
-  """Times all points, visits of all batches and the machine, in turns.
+  """Times all points, visits in their trees and the machine, in turns.
 
   Args:
     params: the model.
     points: what passes are run with, `P` of them.
-    batches: rows of visits, `B` of them.
 
   Returns:
-    Seconds: `passes [rounds, P]` and `visits [rounds, B]`; and of the `machine
-    [rounds, 2]` those of a byte that is read and of an operation.
+    Seconds: `passes [rounds, P]` and `visits [rounds, V]`, of `trees_of`; and
+    of the `machine [rounds, 2]` those of a byte that is read and of an
+    operation.
   """
   of = {'num_steps': _STEPS.value, 'temperature': FLAGS.temperature}
   timers = [latency.pass_timer(params, point, **of) for point in points]
-  timers += [latency.visit_timer(params, batch, **of) for batch in batches]
+  timers += [
+    latency.visit_timer(params, batch, num_nodes, **of)
+    for num_nodes, batch in trees_of(points)
+  ]
   timers += [
     limits.reading_timer(),
     limits.computing_timer(jnp.dtype(FLAGS.dtype)),
@@ -105,10 +103,18 @@ def measure(
   }
 
 
+def trees_of(points: Sequence[latency.Point]) -> list[tuple[int, int]]:
+  """Returns nodes and rows of passes, each pair once: context does not matter.
+
+  Args:
+    points: what passes are run with.
+  """
+  return sorted({(point.num_nodes, point.batch) for point in points})
+
+
 def sum_up(
   samples: Mapping[str, np.ndarray],
   points: Sequence[latency.Point],
-  batches: Sequence[int],
   sizes: roofline.Sizes,
 ) -> tuple[list[dict], dict]:
   """Makes the table of what `measure` found, and the facts beside it.
@@ -116,7 +122,6 @@ def sum_up(
   Args:
     samples: seconds.
     points: what passes were run with.
-    batches: rows of visits.
     sizes: of the model.
 
   Returns:
@@ -133,7 +138,7 @@ def sum_up(
     roofline=roofline.seconds(machine, done),
   )
   return table, {
-    'visits': tabulate_visits(batches, timings['visits']),
+    'visits': tabulate_visits(trees_of(points), timings['visits']),
     'machine': {'bandwidth': machine.bandwidth, 'peak': machine.peak},
     'fit': facts_of(fit),
     'sizes': sizes._asdict(),
@@ -160,14 +165,18 @@ def sizes_of(params: llama_model.Params) -> roofline.Sizes:
 def work(
   sizes: roofline.Sizes, points: Sequence[latency.Point]
 ) -> roofline.Work:
-  """Returns the work of passes, whose head runs at one node of each row.
+  """Returns the work of passes that emit one token of each row.
 
   Args:
     sizes: of the model.
     points: what passes are run with.
   """
   columns = (np.array(column) for column in zip(*points, strict=True))
-  return roofline.work(sizes, *columns, num_logits=1)
+  num_logits = [
+    point.num_nodes if verify.is_at_once(point.batch, point.num_nodes) else 1
+    for point in points
+  ]
+  return roofline.work(sizes, *columns, num_logits=num_logits)
 
 
 def tabulate(
@@ -195,16 +204,17 @@ def tabulate(
 
 
 def tabulate_visits(
-  batches: Sequence[int], timing: latency.Timing
+  trees: Sequence[tuple[int, int]], timing: latency.Timing
 ) -> list[dict]:
   """Makes the rows of visits, all times in seconds.
 
   Args:
-    batches: `B` of them.
+    trees: `V` of them, of `trees_of`.
     timing: of each.
   """
   return [
-    {'batch': batch, **_times_of(timing, i)} for i, batch in enumerate(batches)
+    {'capacity': num_nodes, 'batch': batch, **_times_of(timing, i)}
+    for i, (num_nodes, batch) in enumerate(trees)
   ]
 
 

@@ -77,9 +77,10 @@ def table_text(record: Mapping) -> str:
           f'{row["seconds"] / rows[0]["seconds"]:>8.2f}{ms["model"]:>9.2f}'
           f'{ms["roofline"]:>9.2f}'
         )
+  lines.append('batch    N   ms of every further token [95 % of the median]')
   for row in record['visits']:
     lines.append(
-      f'{row["batch"]:>5}  a further token{1e3 * row["seconds"]:>9.2f} '
+      f'{row["batch"]:>5}{row["capacity"]:>5}{1e3 * row["seconds"]:>9.2f} '
       f'[{1e3 * row["low"]:>7.2f}, {1e3 * row["high"]:>7.2f}]'
     )
   return '\n'.join(lines)

@@ -71,11 +71,13 @@ def grid_of(record: Mapping) -> pass_times.Grid:
   column = lambda name: np.reshape(
     [rows[point][name] for point in points], [len(axis) for axis in axes]
   )
-  visits = {row['batch']: row['seconds'] for row in record['visits']}
+  visits = {
+    (row['capacity'], row['batch']): row['seconds'] for row in record['visits']
+  }
   return pass_times.Grid(
     *map(np.array, axes),
     resample.Interval(column('seconds'), column('low'), column('high')),
-    np.array([visits[batch] for batch in axes[1]]),
+    np.array([[visits[size, batch] for batch in axes[1]] for size in axes[0]]),
   )
 
 

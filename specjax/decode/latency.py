@@ -4,7 +4,7 @@ is accepted.
 Such an iteration runs a pass over `N` nodes of each row, chooses one token and
 commits it, as every iteration does at least; drafting costs nothing.  At `N =
 1` it is a step of plain decoding.  Tokens behind the first cost a visit each:
-the head and the choice at one more node.
+the choice at one more node, and the head there, unless it ran at all at once.
 
 Machines are noisy and their speed drifts: everything that is compared is timed
 in turns, again and again, after it was compiled and has run once.
@@ -23,7 +23,7 @@ from jax import lax
 
 from specjax import programs
 from specjax import sampling as sampling_lib
-from specjax.decode import baseline, loop
+from specjax.decode import baseline, loop, verify
 from specjax.draft import base
 from specjax.llama import model as llama_model
 from specjax.trees import tree as tree_lib
@@ -113,31 +113,40 @@ def pass_timer(
 def visit_timer(
   verifier: llama_model.Params,
   batch: int,
+  num_nodes: int,
   num_steps: int,
   temperature: float = 0.0,
 ) -> Timer:
-  """Returns a timer of visits: the head and the choice at a node of each row.
+  """Returns a timer of visits: what a token behind the first takes.
+
+  That is the choice at one more node of each row, and the head there, unless
+  it runs at all nodes at once.
 
   Args:
     verifier: the model.
     batch: `B` rows.
+    num_nodes: `N` of each.
     num_steps: visits of a call, one after the other as along a path.
     temperature: of sampling.
 
   Raises:
     ValueError: a number below 1.
   """
-  if batch < 1 or num_steps < 1:
-    raise ValueError(
-      'expected a batch and num_steps of at least 1, got '
-      f'{batch} and {num_steps}'
-    )
+  for name, number in (
+    ('batch', batch),
+    ('num_nodes', num_nodes),
+    ('num_steps', num_steps),
+  ):
+    if number < 1:
+      raise ValueError(f'expected {name} of at least 1, got {number}')
   sampling = sampling_lib.make(batch, temperature)
-  start = lambda: llama_model.embed(verifier, jnp.ones(batch, jnp.int32))
+  hidden = llama_model.embed(verifier, jnp.ones(batch, jnp.int32))
+  if verify.is_at_once(batch, num_nodes):
+    run, first = _choose, llama_model.head(verifier, hidden)
+  else:
+    run, first = functools.partial(_visit, verifier), hidden
   return lambda: _timed(
-    lambda hidden: _visit(verifier, sampling, hidden, num_steps),
-    start,
-    num_steps,
+    lambda x: run(sampling, x, num_steps), lambda: first, num_steps
   )
 
 
@@ -235,18 +244,26 @@ def _start(verifier, point, num_steps, num_slots):
 @programs.jit
 def _visit(verifier, sampling, hidden, num_steps):
   """Visits nodes one after the other; each waits for the token before."""
-  seeds = jnp.arange(hidden.shape[0], dtype=jnp.uint32)
+  logits_fn = functools.partial(llama_model.head, verifier)
+  return _walk(logits_fn, sampling, hidden, num_steps)
 
-  def step(place, hidden):
-    tokens, _ = sampling_lib.draw(
-      llama_model.head(verifier, hidden),
-      sampling,
-      seeds,
-      jnp.full(seeds.shape, place, jnp.int32),
-    )
-    return jnp.roll(hidden, tokens[0], axis=1)
 
-  return lax.fori_loop(0, num_steps, step, hidden)
+@programs.jit
+def _choose(sampling, logits, num_steps):
+  """Visits nodes whose logits are there."""
+  return _walk(lambda x: x, sampling, logits, num_steps)
+
+
+def _walk(logits_fn, sampling, x, num_steps):
+  """Rolls `x: [B, size]` by a token of its logits, again and again."""
+  seeds = jnp.arange(x.shape[0], dtype=jnp.uint32)
+
+  def step(place, x):
+    places = jnp.full(seeds.shape, place, jnp.int32)
+    tokens, _ = sampling_lib.draw(logits_fn(x), sampling, seeds, places)
+    return jnp.roll(x, tokens[0], axis=1)
+
+  return lax.fori_loop(0, num_steps, step, x)
 
 
 def _timed(run, start, num_steps):

@@ -13,6 +13,10 @@ from specjax.llama import mask
 from specjax.llama import model as llama_model
 from specjax.trees import tree as tree_lib
 
+# The head runs at all nodes of a batch at once where there are no more: its
+# matrix is then read once, not once for every token of an iteration.
+_AT_ONCE = 4
+
 
 def verify(
   params: base.Params,
@@ -46,11 +50,11 @@ def verify(
   trees = proposal.tree
   hidden, taken, new_kv = tree_pass(params.verifier, trees, cache, features)
 
+  logits_fn = _logits_fn(params.verifier, hidden)
+
   def laws_fn(nodes):
-    rows = jnp.take_along_axis(hidden, nodes[:, None, None], axis=1)[:, 0]
-    logits = llama_model.head(params.verifier, rows)
     branch = None if history is None else _branch(history, trees, nodes)
-    return sampling_lib.laws(logits, params.sampling, branch)
+    return sampling_lib.laws(logits_fn(nodes), params.sampling, branch)
 
   path = rule(
     trial_lib.Trial(proposal, laws_fn, seeds, cache.length + 1, active)
@@ -66,6 +70,16 @@ def verify(
     features=on_path(taken) if features else None,
   )
   return verdict, new_kv
+
+
+def is_at_once(batch: int, num_nodes: int) -> bool:
+  """Whether the head runs at all nodes at once, not at those of the path alone.
+
+  Args:
+    batch: `B` rows.
+    num_nodes: `N` of each.
+  """
+  return batch * num_nodes <= _AT_ONCE
 
 
 def tree_pass(
@@ -99,6 +113,17 @@ def tree_pass(
     jax.vmap(tree_lib.ancestors)(trees.parents),
     features,
   )
+
+
+def _logits_fn(verifier, hidden):
+  """From one node of each row, `[B]`, to the logits after it, `[B, V]`."""
+  at = lambda x, nodes: jnp.take_along_axis(x, nodes[:, None, None], axis=1)[
+    :, 0
+  ]
+  if is_at_once(*hidden.shape[:2]):
+    logits = llama_model.head(verifier, hidden)
+    return lambda nodes: at(logits, nodes)
+  return lambda nodes: llama_model.head(verifier, at(hidden, nodes))
 
 
 def _branch(history, trees, nodes):

@@ -20,14 +20,15 @@ class PassTimes(NamedTuple):
     seconds: `[K]` each, with an interval.  The pass, the choice of the first
       token and what an iteration costs besides drafting.
     batch: rows that share a pass.
-    visit_seconds: of every further token of an iteration: the head and the
-      choice at one more node.  0 where the head runs at all nodes at once.
+    visit_seconds: `[K]`, or `[]` for all sizes, of every further token of an
+      iteration: the choice at one more node, and the head there, unless it
+      runs at all nodes at once.
   """
 
   num_nodes: np.ndarray
   seconds: resample.Interval
   batch: int = 1
-  visit_seconds: float = 0.0
+  visit_seconds: np.ndarray | float = 0.0
 
 
 class Grid(NamedTuple):
@@ -38,7 +39,7 @@ class Grid(NamedTuple):
     batches: `[B]` rising.
     contexts: `[C]` rising.
     seconds: `[K, B, C]` each, with an interval.
-    visit_seconds: `[B]`.
+    visit_seconds: `[K, B]`.
   """
 
   num_nodes: np.ndarray
@@ -81,12 +82,14 @@ def across(grid: Grid, batch: int, context: int) -> PassTimes:
     )
     return _between(grid.contexts, of_batch.T, context, 'context')
 
-  visits = _between(grid.batches, grid.visit_seconds, batch, 'batch')
+  visits = _between(grid.batches, grid.visit_seconds.T, batch, 'batch')
   seconds = resample.Interval(*map(read, grid.seconds))
-  return PassTimes(grid.num_nodes, seconds, batch, float(visits))
+  return PassTimes(grid.num_nodes, seconds, batch, visits)
 
 
-def at(times: PassTimes, num_nodes: np.ndarray) -> resample.Interval:
+def at(
+  times: PassTimes, num_nodes: np.ndarray
+) -> tuple[resample.Interval, np.ndarray]:
   """Returns the seconds of passes of any size, linear between points.
 
   Args:
@@ -94,7 +97,7 @@ def at(times: PassTimes, num_nodes: np.ndarray) -> resample.Interval:
     num_nodes: `[M]`.
 
   Returns:
-    `[M]` each.
+    `[M]` each: of the passes, and of their further tokens.
 
   Raises:
     ValueError: a size outside of what is known.
@@ -107,9 +110,9 @@ def at(times: PassTimes, num_nodes: np.ndarray) -> resample.Interval:
       f'expected passes of {points[0]} to {points[-1]} nodes, whose times are '
       f'known, got {num_nodes[outside][0]}'
     )
-  return resample.Interval(
-    *(np.interp(num_nodes, points, values) for values in times.seconds)
-  )
+  read = lambda values: np.interp(num_nodes, points, values)
+  visits = np.broadcast_to(times.visit_seconds, points.shape)
+  return resample.Interval(*map(read, times.seconds)), read(visits)
 
 
 def _between(points, values, x, name):

@@ -2,9 +2,9 @@
 
 A batch of `b` rows shares a pass.  An iteration emits `D` tokens in each row
 and takes the pass over `N` nodes of a row, `tau(N)`, the drafting of the trees,
-`delta`, and the choice of the tokens behind the first, `v` each:
+`delta`, and the choice of the tokens behind the first, `v(N)` each:
 
-  tokens a second = b D / (tau(N) + delta + v (D - 1)).
+  tokens a second = b D / (tau(N) + delta + v(N) (D - 1)).
 
 Plain decoding, `b / tau(1)`, is always a candidate, so that no plan is slower.
 Acceptance decides nothing: a tree that wins many tokens may take longer than
@@ -115,12 +115,11 @@ def _judge(times, profile):
   """Returns the choices of a profile, in its order."""
   _check(profile)
   won = profile.tokens
-  passes = pass_times.at(times, profile.num_nodes)
-  [plain] = np.stack(pass_times.at(times, np.ones(1)), axis=1)
+  passes, visits = pass_times.at(times, profile.num_nodes)
+  [plain] = np.stack(pass_times.at(times, np.ones(1))[0], axis=1)
 
   def seconds(tokens, of_pass):
-    visits = times.visit_seconds * (tokens - 1)
-    return of_pass + profile.draft_seconds + visits
+    return of_pass + profile.draft_seconds + visits * (tokens - 1)
 
   rate = lambda tokens, of_pass: times.batch * tokens / seconds(tokens, of_pass)
   rates = rate(won.value, passes.value)

@@ -78,22 +78,33 @@ def test_no_draft_can_be_accepted():
 
 def test_visits_depend_on_each_other(tiny, monkeypatch):
   """Every visit rolls its input by the token that it chose."""
-  seen, visit = [], latency._visit
+  seen = []
 
-  def watched(*args):
-    seen.append((args, visit(*args)))
-    return seen[-1][1]
+  def watch(name):
+    visit = getattr(latency, name)
 
-  monkeypatch.setattr(latency, '_visit', watched)
-  assert latency.visit_timer(tiny, 2, 3)() > 0
-  (verifier, _, hidden, num_steps), found = seen[0]
-  assert num_steps == 3
-  matrix = np.asarray(latency.llama_model.head_matrix(verifier))
-  expected = np.asarray(hidden)
-  for _ in range(3):
-    expected = np.roll(expected, (expected @ matrix.T)[0].argmax(), axis=1)
-  np.testing.assert_array_equal(found, expected)
-  assert not np.array_equal(found, hidden)
+    def watched(*args):
+      seen.append((name, args, visit(*args)))
+      return seen[-1][2]
+
+    monkeypatch.setattr(latency, name, watched)
+
+  watch('_visit')
+  watch('_choose')
+  # The head runs in visits of large trees alone.
+  assert latency.visit_timer(tiny, 2, 3, 3)() > 0
+  assert latency.visit_timer(tiny, 2, 2, 3)() > 0
+  assert [name for name, *_ in seen] == ['_visit', '_choose']
+  matrix = np.asarray(latency.llama_model.head_matrix(tiny))
+  for (_, args, found), weights in zip(seen, (matrix.T, 1), strict=True):
+    x, num_steps = args[-2:]
+    assert num_steps == 3
+    expected = np.asarray(x)
+    for _ in range(3):
+      logits = expected @ weights if np.ndim(weights) else expected
+      expected = np.roll(expected, logits[0].argmax(), axis=1)
+    np.testing.assert_array_equal(found, expected)
+    assert not np.array_equal(found, x)
 
 
 def test_rounds_are_interleaved_after_warming_up():
@@ -143,5 +154,5 @@ def test_refusals(tiny):
     latency.pass_timer(tiny, latency.Point(1, 1, 0), 1)
   with pytest.raises(ValueError, match='num_steps of at least 1, got 0'):
     latency.pass_timer(tiny, latency.Point(1, 1, 1), 0)
-  with pytest.raises(ValueError, match='got 0 and 1'):
-    latency.visit_timer(tiny, 0, 1)
+  with pytest.raises(ValueError, match='batch of at least 1, got 0'):
+    latency.visit_timer(tiny, 0, 1, 1)

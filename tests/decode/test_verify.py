@@ -116,6 +116,43 @@ def test_a_node_feels_its_ancestors_and_no_other_node(tiny):
   np.testing.assert_array_equal(np.any(slopes != 0, axis=2), felt)
 
 
+# Kinds: rows or nodes mixed up where logits of all are made at once.
+def test_the_head_at_all_nodes_at_once_decides_alike(tiny):
+  cache = read(tiny, PREFIXES)
+  trees = random_trees(1, len(PREFIXES))
+  trees = trees.replace(tokens=trees.tokens % 5)
+  rows = len(PREFIXES)
+  params = base.Params(tiny, (), sampling_lib.make(rows, 0.3))
+  proposal = base.Proposal(trees)
+  found, shapes_of_heads = [], []
+  head = llama_model.head
+
+  def watched(verifier, hidden):
+    shapes_of_heads.append(hidden.shape[:-1])
+    return head(verifier, hidden)
+
+  for limit in (rows * N - 1, rows * N):
+    with (
+      mock.patch.object(verify, '_AT_ONCE', limit),
+      mock.patch.object(llama_model, 'head', watched),
+    ):
+      judge = jax.jit(
+        lambda seeds: verify.verify(
+          params, proposal, cache, seeds, jnp.ones(rows, bool)
+        )[0]
+      )
+      seeds = jnp.arange(8 * rows, dtype=jnp.uint32).reshape(8, rows)
+      found.append([judge(some) for some in seeds])
+  assert shapes_of_heads[-1] == (rows, N)
+  assert {len(shape) for shape in shapes_of_heads[:-1]} == {1}
+  lengths = np.stack([verdict.num_accepted for verdict in found[0]])
+  assert len(np.unique(lengths)) > 1
+  for one, other in zip(*found, strict=True):
+    for name in ('path', 'tokens', 'num_accepted'):
+      np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+    np.testing.assert_allclose(one.log_p, other.log_p, atol=1e-5)
+
+
 # The enumeration: a row's seed spells the tokens that its draws give, three
 # tokens long, and a row for every spelling makes the output law.  By the
 # Gumbel-max trick the true draw gives a token with the probability that the

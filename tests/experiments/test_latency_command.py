@@ -36,7 +36,7 @@ def test_what_was_measured_is_planned_with(tiny_folder, tmp_path):
   with np.load(folder / 'stages' / 'samples.npz') as file:
     samples = dict(file)
   assert samples['passes'].shape == (6, 4)
-  assert samples['visits'].shape == (6, 2)
+  assert samples['visits'].shape == (6, 4)
   rates = 1 / np.median(samples['machine'], axis=0)
   assert [record['machine'][k] for k in ('bandwidth', 'peak')] == rates.tolist()
   # Between a slow core and a fast accelerator.
@@ -66,7 +66,11 @@ def test_what_was_measured_is_planned_with(tiny_folder, tmp_path):
   assert 'No plan for tiny on cpu with batch 9: not measured.' in result.stdout
   found = records.load_record(tmp_path / plan.NAME / 'b' / 'record.json')
   of_plain, of_three = record['table'][0], record['table'][2]
-  visit = record['visits'][0]['seconds']
+  [visit] = [
+    row['seconds']
+    for row in record['visits']
+    if (row['capacity'], row['batch']) == (3, 1)
+  ]
   [won] = [r for r in rows if (r['curve'], r['capacity']) == ('lookup', 3)]
   time = of_three['seconds'] + visit * (won['D'] - 1)
   speedup = won['D'] * of_plain['seconds'] / time
@@ -96,10 +100,14 @@ def test_sizes_and_work_are_those_of_what_runs(tiny):
   num_bytes = sizes.weight_bytes * roofline.num_weights(sizes)
   assert num_bytes == 4 * roofline.num_weights(sizes) + norms
   assert sizes.value_bytes == 4
-  points = [latency_lib.Point(1, 2, 7), latency_lib.Point(5, 1, 9)]
-  done = latency.work(sizes, points)
-  for i, point in enumerate(points):
-    expected = roofline.work(sizes, *point, num_logits=1)
+  points = {
+    latency_lib.Point(1, 2, 7): 1,
+    latency_lib.Point(2, 2, 8): 2,
+    latency_lib.Point(5, 1, 9): 1,
+  }
+  done = latency.work(sizes, list(points))
+  for i, (point, num_logits) in enumerate(points.items()):
+    expected = roofline.work(sizes, *point, num_logits)
     assert (done.read[i], done.flops[i]) == (expected.read, expected.flops)
 
 
@@ -127,7 +135,7 @@ def hand_made():
   timing = latency_lib.Timing(ms, 0.9 * ms, 1.2 * ms, 0.95 * ms, 1.1 * ms)
   table = latency.tabulate(points, timing, model=1.01 * ms, roofline=0.8 * ms)
   visits = latency.tabulate_visits(
-    [1, 2], latency_lib.Timing(*(x[:2] / 10 for x in timing))
+    latency.trees_of(points), latency_lib.Timing(*(x[:4] / 10 for x in timing))
   )
   record = measured.record(latency.NAME, table)
   record['flags']['dtype'] = 'float32'
@@ -157,14 +165,15 @@ def test_the_words():
     'over 8 points), by 25.0% as a sum of both.'
   )
   head, *lines = latency_report.table_text(record).splitlines()
-  assert len(lines) == 8 + 2
+  assert len(lines) == 8 + 1 + 4
   assert lines[1].replace('[', ' ').replace(',', ' ').replace(
     ']', ''
   ).split() == [
     *('1', '8', '4', '15.00', '13.50', '18.00', '14.25', '16.50'),
     *('1.50', '15.15', '12.00'),
   ]
-  assert '1.00 [   0.90,    1.20]' in lines[8]
+  assert lines[9].split()[:3] == ['1', '1', '1.00']
+  assert '1.00 [   0.90,    1.20]' in lines[9]
 
 
 def test_the_figure_has_a_panel_a_context():
@@ -183,7 +192,7 @@ def test_a_grid_with_a_hole_is_refused():
   record = hand_made()
   grid = sources.grid_of(record)
   np.testing.assert_allclose(1e3 * grid.seconds.value[1, 0], [15, 16])
-  np.testing.assert_allclose(1e3 * grid.visit_seconds, [1, 1.1])
+  np.testing.assert_allclose(1e3 * grid.visit_seconds, [[1, 1.1], [1.2, 1.3]])
   del record['table'][3]
   with pytest.raises(ValueError, match=r'got none at \(1, 2, 16\)'):
     sources.grid_of(record)

@@ -57,7 +57,9 @@ def write_pass_times(model, path):
     'temperature': 0.0,
     'seed': 0,
   }
-  record['visits'] = [{'batch': 1, 'seconds': 0.001}]
+  record['visits'] = [
+    {'capacity': n, 'batch': 1, 'seconds': 0.001} for n in (1, 4)
+  ]
   records.write_json(path, record)
 
 

@@ -164,7 +164,7 @@ def machine(costs=()):
     np.array([1]),
     np.array([8, 16]),
     resample.Interval(seconds, 0.9 * seconds, 1.1 * seconds),
-    np.array([0.5e-3]),
+    np.array([[0.0], [0.5e-3], [0.7e-3]]),
   )
   return forecast.Machine(grid, dict(costs))
 

@@ -58,7 +58,7 @@ def slow_best(times, tokens, draft_seconds, visit, batch):
   """The fastest candidate, by a loop; None for plain decoding."""
   best, best_rate = None, batch / times[0]
   for i, won in enumerate(tokens):
-    rate = batch * won / (times[i] + draft_seconds[i] + visit * (won - 1))
+    rate = batch * won / (times[i] + draft_seconds[i] + visit[i] * (won - 1))
     if rate > best_rate:
       best, best_rate = i, rate
   return best, best_rate
@@ -73,9 +73,9 @@ def test_the_plan_is_the_fastest_and_never_slower_than_plain(data):
   )
   times, drafts = column(positive), column(positive)
   tokens = 1 + np.array(column(st.floats(0, 1))) * np.arange(size)
-  visit, batch = data.draw(st.floats(0, 1)), data.draw(st.integers(1, 64))
+  visit, batch = column(st.floats(0, 1)), data.draw(st.integers(1, 64))
   sizes = np.arange(1, size + 1)
-  known = pass_times.PassTimes(sizes, sure(times), batch, visit)
+  known = pass_times.PassTimes(sizes, sure(times), batch, np.array(visit))
   found = planner.plan(known, profile_of(tokens, sizes, np.array(drafts)))
   best, rate = slow_best(times, tokens, drafts, visit, batch)
   assert found.best.rate.value == pytest.approx(rate)
