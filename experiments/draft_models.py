@@ -14,6 +14,7 @@ from specjax.draft import dulled as dulled_lib
 from specjax.draft import eagle as eagle_lib
 from specjax.draft import reader as reader_lib
 from specjax.llama import config as llama_config
+from specjax.llama import eagle
 
 # The dulled verifier is made for the laws of so many tokens of answers, to so
 # many prompts.
@@ -120,6 +121,7 @@ def head(
       f'none comes with {verifier.name}, got none'
     )
   params = eagle_files.load(folder, verifier.params, dtype)
+  params = eagle.ordered(params, verifier.order)
   reader = eagle_lib.reader(params.config, verifier.params.config)
   return drafters.DraftModel(reader, params, records.digest_files(folder))
 

@@ -24,7 +24,7 @@ from specjax.trees import grow
 
 # Tokens are read in pieces of this many, as many as the longest row has.
 _PROMPT_PIECE = 64
-_PATH_PIECE = 8
+_PATH_PIECE = 4
 
 
 @struct.dataclass

@@ -205,6 +205,21 @@ def tied(params: Params, verifier: llama_model.Params) -> Params:
   return params.replace(weights={**params.weights, 'head': rows})
 
 
+def ordered(params: Params, order: str) -> Params:
+  """Stores the matrices of a head in another order, for decoding.
+
+  Args:
+    params: of a head as it was made or read.
+    order: of `storage.ORDERS`, best that of the verifier.
+  """
+  # The output matrix is stored by token whatever the order.
+  weights = {
+    name: storage.in_order(w, order) if w.ndim == 2 and name != 'head' else w
+    for name, w in params.weights.items()
+  }
+  return params.replace(weights=weights)
+
+
 def empty_cache(
   params: Params, batch: int, num_slots: int
 ) -> llama_cache.KVCache:
@@ -291,4 +306,4 @@ def head(params: Params, states: jax.Array) -> jax.Array:
 
 
 def _dtype(params):
-  return linear.compute_dtype(params.weights['fuse'].dtype)
+  return linear.compute_dtype(params.weights['final_norm'].dtype)

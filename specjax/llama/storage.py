@@ -105,13 +105,23 @@ def ordered(
   if order not in ORDERS:
     raise ValueError(f'expected an order of {ORDERS}, got {order!r}')
 
-  def store(stack):
-    if stack.ndim < 3 or order == 'in_out':
-      return stack
-    out_in = jax.tree.map(lambda x: x.swapaxes(1, 2), stack)
-    return Matrix(stack if order == 'both' else None, out_in)
+  return {
+    name: stack if stack.ndim < 3 else in_order(stack, order)
+    for name, stack in stacks.items()
+  }
 
-  return {name: store(stack) for name, stack in stacks.items()}
+
+def in_order(w: Stored, order: str) -> Stored | Matrix:
+  """Stores a matrix in another order.
+
+  Args:
+    w: `[in, out]`, or a stack of them.
+    order: of `ORDERS`.
+  """
+  if order == 'in_out':
+    return w
+  out_in = jax.tree.map(lambda x: x.swapaxes(-1, -2), w)
+  return Matrix(w if order == 'both' else None, out_in)
 
 
 def masked(stack: Stored | Matrix, kept: jax.Array) -> Stored | Matrix:

@@ -16,6 +16,8 @@ from specjax import sampling as sampling_lib
 from specjax.checkpoint import eagle as eagle_files
 from specjax.decode import generate, loop, prefill
 from specjax.draft import base, eagle, filled, grown
+from specjax.llama import eagle as llama_eagle
+from specjax.llama import storage
 from specjax.trees import grow, rules, shapes
 
 EOS = (3,)  # the head cannot draft it
@@ -91,7 +93,9 @@ def propose(model, head, drafter, num_nodes):
 
 # Kinds: embedding and state swapped, ids of the head taken for the verifier's,
 # a node that is fed the state of another than its parent.
-def test_it_grows_the_tree_of_its_twin(model, head, drafters):
+@pytest.mark.parametrize('order', storage.ORDERS)
+def test_it_grows_the_tree_of_its_twin(model, head, drafters, order):
+  head = llama_eagle.ordered(head, order)
   tree = propose(model, head, drafters['beam'], 12).tree
   for row, prompt in enumerate(PROMPTS):
     law = functools.cache(lambda word, p=prompt: log_law(model, p, word))
@@ -153,8 +157,12 @@ def next_log_law(reader, params, state):
 
 # Kinds: features of scattered nodes taken for those of a dense prefix, a hole
 # behind a tree that was accepted whole.
-def test_after_every_iteration_it_knows_the_text(model, head, reader, drafters):
+@pytest.mark.parametrize('order', ['in_out', 'out_in'])
+def test_after_every_iteration_it_knows_the_text(
+  model, head, reader, drafters, order
+):
   """Features and states of drafts, accepted or not, leave no trace."""
+  head = llama_eagle.ordered(head, order)
   batch = read_prompts(model)
   plain = generate.decode(model, batch, eos_ids=EOS)
   texts = [p + result.tokens for p, result in zip(PROMPTS, plain, strict=True)]
