@@ -80,9 +80,7 @@ def attention(
     `[B, K, H, T]` and values `[B, K, T, H]`.
   """
   split = lambda y: y.reshape(*y.shape[:2], -1, config.head_dim)
-  q = split(linear.matmul(x, weights['q']))
-  k = split(linear.matmul(x, weights['k']))
-  v = split(linear.matmul(x, weights['v']))
+  q, k, v = map(split, linear.matmuls(x, [weights[name] for name in 'qkv']))
   if config.qk_norm:
     q = rms_norm(q, weights['q_norm'], config.norm_eps)
     k = rms_norm(k, weights['k_norm'], config.norm_eps)
@@ -105,6 +103,5 @@ def ffn(weights: Mapping[str, Any], x: jax.Array) -> jax.Array:
   Returns:
     What is added to the residual stream, `[B, T, E]`.
   """
-  gate = linear.matmul(x, weights['gate'])
-  up = linear.matmul(x, weights['up'], after=gate)
+  gate, up = linear.matmuls(x, [weights['gate'], weights['up']])
   return linear.matmul(jax.nn.silu(gate) * up, weights['down'])

@@ -7,7 +7,8 @@ A few rows are multiplied by a matrix `[out, in]` in one loop that reads it
 once, as fast as memory gives it, and takes blocks apart on its way.  It has to
 add in another order than numbers stand in (see `programs`).  Where it may not,
 that holds for one row alone, by a loop of XLA's own.  A loop computes its input
-anew for every output, unless that is done before.
+anew for every output, unless that is done before.  Matrices of the same input
+share a loop, for to start one on several cores takes time.
 
 More rows are multiplied by a matrix in the cache, `[in, out]`, and each should
 pass through the cache once.  A scan over layers copies every matrix out of its
@@ -16,7 +17,7 @@ before the first product: too many for the cache.  So a matrix of a stack is an
 `Entry`, which is read no sooner than its input is there.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import jax
@@ -26,8 +27,9 @@ from jax import lax
 from specjax import programs
 from specjax.llama import storage
 
-# Rows that one loop takes: for more, numbers that are summed outgrow registers.
+# Rows that a loop takes, and sums that it holds: more outgrow the registers.
 _FEW_ROWS = 8
+_MOST_SUMS = 32
 
 # Values of a head in blocks that are taken apart at a time: 4 MB.
 _CHUNK = 2**20
@@ -76,27 +78,46 @@ def entries(
 
 
 def matmul(
-  x: jax.Array,
-  w: storage.Stored | storage.Matrix | Entry,
-  after: jax.Array | None = None,
+  x: jax.Array, w: storage.Stored | storage.Matrix | Entry
 ) -> jax.Array:
   """`x w`, summed in float32.
 
   Args:
     x: `[..., in]`, in the compute type of `w`.
     w: `[in, out]`.
-    after: what an `Entry` waits for in place of `x`: the product before this
-      one, where both have the same input.
 
   Returns:
     `[..., out]`, of the type of `x`.
   """
-  w, number = w if isinstance(w, Entry) else (w, None)
-  product = lambda: _product(x, w, number, after)
-  if not isinstance(w, storage.Matrix):
-    return product()
-  loop = lambda: _loop(_computed(x), _entry(w.out_in, number)).astype(x.dtype)
-  return _by_loop_or(product, loop, x)
+  [product] = matmuls(x, [w])
+  return product
+
+
+def matmuls(
+  x: jax.Array, matrices: Sequence[storage.Stored | storage.Matrix | Entry]
+) -> list[jax.Array]:
+  """`x w` for several matrices, as `matmul`, in less time than one by one.
+
+  Args:
+    x: `[..., in]`, in the compute type of the matrices.
+    matrices: `[in, out]` each, stored in the same order.
+  """
+  pairs = [w if isinstance(w, Entry) else (w, None) for w in matrices]
+
+  def products():
+    found = []
+    for w, number in pairs:
+      # One after the other, so that no matrix is read too soon.
+      found.append(_product(x, w, number, after=found[-1] if found else x))
+    return found
+
+  def loop():
+    stored = [_entry(w.out_in, number) for w, number in pairs]
+    return [y.astype(x.dtype) for y in _loop(_computed(x), stored)]
+
+  if not all(isinstance(w, storage.Matrix) for w, _ in pairs):
+    return products()
+  return _by_loop_or(products, loop, x)
 
 
 def matmul_rows(x: jax.Array, w: storage.Stored) -> jax.Array:
@@ -114,7 +135,7 @@ def matmul_rows(x: jax.Array, w: storage.Stored) -> jax.Array:
 
   def multiply(part):
     product = lambda: _dot(x, storage.values(part).T)
-    return _by_loop_or(product, lambda: _loop(x, part), x)
+    return _by_loop_or(product, lambda: _loop(x, [part])[0], x)
 
   if isinstance(w, storage.Blocks):
     return _by_chunks(multiply, w)
@@ -134,46 +155,48 @@ def _product(x, w, number, after):
   if is_turned and _is_row(x):
     x = _computed(x)
   elif number is not None:
-    number = _behind(number, x if after is None else after)
+    number = _behind(number, after)
   w = storage.values(_entry(w, number))
   return _dot(x, w.T if is_turned else w).astype(x.dtype)
 
 
-def _loop(x, w):
-  """`x wᵀ` in float32, in one loop over the inputs for all rows.
+def _loop(x, matrices):
+  """`x wᵀ` of each in float32, in one loop over the inputs for all rows.
 
-  Memory gives more to who reads in several places at a time.
+  Memory gives more to who reads in several places at a time.  They are as many
+  pieces of the matrices, all of one size; the last of a matrix may overlap the
+  one before.
   """
-  num_outputs, num_inputs = w.shape
-  num_places = 2 if isinstance(w, storage.Blocks) else 4
-  size = -(-num_outputs // num_places)
-  places = range(0, size * num_places, size)
-  # The last ones may overlap those before.
-  starts = [min(place, num_outputs - size) for place in places]
-  rows = x.reshape(-1, num_inputs).astype(jnp.float32)
-  terms = [part * row for part in _parts(w, starts, size) for row in rows]
+  sizes = [w.shape[0] for w in matrices]
+  num_places = 2 if isinstance(matrices[0], storage.Blocks) else 4
+  size = min(*sizes, -(-sum(sizes) // num_places))
+  rows = x.reshape(-1, x.shape[-1]).astype(jnp.float32)
+  counts = [-(-num_outputs // size) for num_outputs in sizes]
+  if len(matrices) > 1 and sum(counts) * len(rows) > _MOST_SUMS:
+    return [_loop(x, [w])[0] for w in matrices]
+  pieces = [piece for w in matrices for piece in _pieces(w, size)]
+  terms = [piece * row for piece in pieces for row in rows]
   sums = lax.reduce(
     terms,
     [jnp.float32(0)] * len(terms),
     lambda xs, ys: [x + y for x, y in zip(xs, ys, strict=True)],
     (1,),
   )
-  late = [place - start for place, start in zip(places, starts, strict=True)]
-  out = [
-    jnp.concatenate(
-      [
-        part[skip:]
-        for part, skip in zip(sums[row :: len(rows)], late, strict=True)
-      ]
-    )
-    for row in range(len(rows))
-  ]
-  return jnp.stack(out).reshape(*x.shape[:-1], num_outputs)
+  parts = iter(zip(*[iter(sums)] * len(rows), strict=True))  # of all rows each
+  found = []
+  for count, num_outputs in zip(counts, sizes, strict=True):
+    *whole, last = (jnp.stack(next(parts)) for _ in range(count))
+    last = last[:, count * size - num_outputs :]
+    out = jnp.concatenate([*whole, last], axis=1)
+    found.append(out.reshape(*x.shape[:-1], num_outputs))
+  return found
 
 
-def _parts(w, starts, size):
-  """Gives some outputs of a matrix `[out, in]` from each start on, float32."""
-  for start in starts:
+def _pieces(w, size):
+  """Gives a matrix `[out, in]` in float32, so many outputs at a time."""
+  num_outputs = w.shape[0]
+  for place in range(0, num_outputs, size):
+    start = min(place, num_outputs - size)
     cut = lambda y, start=start: lax.slice_in_dim(y, start, start + size)
     yield storage.values(jax.tree.map(cut, w)).astype(jnp.float32)
 
