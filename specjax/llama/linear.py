@@ -3,12 +3,13 @@
 A matrix is stored as `storage` says; float16 is storage only, and computes in
 float32, as blocks do.  What is fast on a CPU:
 
-A few rows are multiplied by a matrix `[out, in]` in one loop that reads it
-once, as fast as memory gives it, and takes blocks apart on its way.  It has to
-add in another order than numbers stand in (see `programs`).  Where it may not,
-that holds for one row alone, by a loop of XLA's own.  A loop computes its input
-anew for every output, unless that is done before.  Matrices of the same input
-share a loop, for to start one on several cores takes time.
+A few rows are multiplied by a matrix `[out, in]` in a loop that reads it once,
+as fast as memory gives it, and takes blocks apart on its way.  It has to add in
+another order than numbers stand in (see `programs`).  Where it may not, that
+holds for one row alone, by a loop of XLA's own.  A loop computes its input anew
+for every output, unless that is done before.  Matrices of the same input share
+a loop, for to start one on several cores takes time.  Twice as many rows take
+two loops, of which the second finds most of the matrix in the cache.
 
 More rows are multiplied by a matrix in the cache, `[in, out]`, and each should
 pass through the cache once.  A scan over layers copies every matrix out of its
@@ -28,8 +29,10 @@ from specjax import programs
 from specjax.llama import storage
 
 # Rows that a loop takes, and sums that it holds: more outgrow the registers.
-_FEW_ROWS = 8
-_MOST_SUMS = 32
+_LOOP_ROWS = 8
+_LOOP_SUMS = 32
+# Rows for which loops are faster than a product.
+_FEW_ROWS = 16
 
 # Values of a head in blocks that are taken apart at a time: 4 MB.
 _CHUNK = 2**20
@@ -161,7 +164,22 @@ def _product(x, w, number, after):
 
 
 def _loop(x, matrices):
-  """`x wᵀ` of each in float32, in one loop over the inputs for all rows.
+  """`x wᵀ` of each in float32, in loops over the inputs."""
+  rows = x.reshape(-1, x.shape[-1]).astype(jnp.float32)
+  if len(rows) <= _LOOP_ROWS:
+    found = _sums(rows, matrices)
+  else:
+    starts = range(0, len(rows), _LOOP_ROWS)
+    groups = [rows[start : start + _LOOP_ROWS] for start in starts]
+    found = [
+      jnp.concatenate([_sums(group, [w])[0] for group in groups])
+      for w in matrices
+    ]
+  return [y.reshape(*x.shape[:-1], y.shape[-1]) for y in found]
+
+
+def _sums(rows, matrices):
+  """`rows wᵀ` of each, in one loop for all rows where registers suffice.
 
   Memory gives more to who reads in several places at a time.  They are as many
   pieces of the matrices, all of one size; the last of a matrix may overlap the
@@ -170,10 +188,9 @@ def _loop(x, matrices):
   sizes = [w.shape[0] for w in matrices]
   num_places = 2 if isinstance(matrices[0], storage.Blocks) else 4
   size = min(*sizes, -(-sum(sizes) // num_places))
-  rows = x.reshape(-1, x.shape[-1]).astype(jnp.float32)
   counts = [-(-num_outputs // size) for num_outputs in sizes]
-  if len(matrices) > 1 and sum(counts) * len(rows) > _MOST_SUMS:
-    return [_loop(x, [w])[0] for w in matrices]
+  if len(matrices) > 1 and sum(counts) * len(rows) > _LOOP_SUMS:
+    return [_sums(rows, [w])[0] for w in matrices]
   pieces = [piece for w in matrices for piece in _pieces(w, size)]
   terms = [piece * row for piece in pieces for row in rows]
   sums = lax.reduce(
@@ -187,8 +204,7 @@ def _loop(x, matrices):
   for count, num_outputs in zip(counts, sizes, strict=True):
     *whole, last = (jnp.stack(next(parts)) for _ in range(count))
     last = last[:, count * size - num_outputs :]
-    out = jnp.concatenate([*whole, last], axis=1)
-    found.append(out.reshape(*x.shape[:-1], num_outputs))
+    found.append(jnp.concatenate([*whole, last], axis=1))
   return found
 
 

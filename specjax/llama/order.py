@@ -19,7 +19,7 @@ _MOST_BYTES = 2**26
 _ROUNDS = 12
 
 # Rows of a pass that stands for all passes of more than a few.
-_MORE_ROWS = 16
+_MORE_ROWS = 32
 
 # What a second copy has to win for a single row.
 _GAIN = 1.1
