@@ -31,6 +31,8 @@ from specjax.llama import storage
 # Rows that a loop takes, and sums that it holds: more outgrow the registers.
 _LOOP_ROWS = 8
 _LOOP_SUMS = 32
+# Places of the matrices that a loop reads at a time.
+_NUM_PLACES = 4
 # Rows for which loops are faster than a product.
 _FEW_ROWS = 16
 
@@ -186,8 +188,7 @@ def _sums(rows, matrices):
   one before.
   """
   sizes = [w.shape[0] for w in matrices]
-  num_places = 2 if isinstance(matrices[0], storage.Blocks) else 4
-  size = min(*sizes, -(-sum(sizes) // num_places))
+  size = min(*sizes, -(-sum(sizes) // _NUM_PLACES))
   counts = [-(-num_outputs // size) for num_outputs in sizes]
   if len(matrices) > 1 and sum(counts) * len(rows) > _LOOP_SUMS:
     return [_sums(rows, [w])[0] for w in matrices]
