@@ -13,6 +13,9 @@ from specjax.decode import adaptive, generate, prefill
 from specjax.draft import base
 from specjax.theory import planner
 
+# What a capacity costs is measured once for all rounds, so it has to be right.
+_MENU_REPEATS = 15
+
 
 def tasks(
   model: resolve.Checkpoint,
@@ -123,6 +126,7 @@ def _adaptive(model, drafting, capacities, speculate):
           capacities,
           drafter=drafting.drafter,
           eos_ids=model.tokenizer.eos_ids,
+          repeats=_MENU_REPEATS,
         )
       )
     return _decode(
