@@ -90,9 +90,7 @@ def pass_timer(
   Raises:
     ValueError: a number below 1, or a cache that is too small.
   """
-  for name, number in (*point._asdict().items(), ('num_steps', num_steps)):
-    if number < 1:
-      raise ValueError(f'expected {name} of at least 1, got {number}')
+  _check_positive(**point._asdict(), num_steps=num_steps)
   sampling = sampling_lib.make(point.batch, temperature)
   params = base.Params(verifier, (), sampling)
   size = point.context + 1 + num_steps
@@ -132,13 +130,7 @@ def visit_timer(
   Raises:
     ValueError: a number below 1.
   """
-  for name, number in (
-    ('batch', batch),
-    ('num_nodes', num_nodes),
-    ('num_steps', num_steps),
-  ):
-    if number < 1:
-      raise ValueError(f'expected {name} of at least 1, got {number}')
+  _check_positive(batch=batch, num_nodes=num_nodes, num_steps=num_steps)
   sampling = sampling_lib.make(batch, temperature)
   hidden = llama_model.embed(verifier, jnp.ones(batch, jnp.int32))
   if verify.is_at_once(batch, num_nodes):
@@ -205,6 +197,12 @@ def summarise(samples: np.ndarray) -> Timing:
     ordered[-1 - rank],
     *np.quantile(ordered, [0.25, 0.75], axis=0),
   )
+
+
+def _check_positive(**numbers):
+  for name, number in numbers.items():
+    if number < 1:
+      raise ValueError(f'expected {name} of at least 1, got {number}')
 
 
 def _propose(params, tokens, lengths, num_nodes):
