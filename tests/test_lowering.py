@@ -55,7 +55,7 @@ def in_blocks(matrix):
   num_blocks = matrix.shape[1] // 32
   scales = jnp.full((len(matrix), num_blocks, *matrix.shape[2:]), 2.0**-8)
   quants = jnp.round(matrix * 2**8).astype(jnp.int8)
-  return storage.Blocks(quants, scales.astype(jnp.float16))
+  return storage.Blocks(quants, scales)
 
 
 RUNS = {

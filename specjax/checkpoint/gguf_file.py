@@ -109,7 +109,11 @@ def _blocks(tensor):
   _, num_bytes = gguf.GGML_QUANT_SIZES[tensor.tensor_type]
   rows = np.asarray(tensor.data)
   found = rows.reshape(len(rows), -1, num_bytes)
-  half = lambda i: found[..., 2 * i : 2 * i + 2].copy().view(np.float16)[..., 0]
+
+  def half(i):
+    number = found[..., 2 * i : 2 * i + 2].copy().view(np.float16)
+    return number[..., 0].astype(np.float32)
+
   flat = lambda quants: quants.astype(np.int8).reshape(len(rows), -1)
   if kind == 'Q8_0':
     return storage.Blocks(flat(found[..., 2:].view(np.int8)), half(0))

@@ -68,6 +68,7 @@ def stored(rng, num_outputs, num_inputs, form):
     w = jnp.asarray(rng.randn(*shape), form)
     return w, np.asarray(w, np.float64)
   scales = rng.rand(num_outputs, num_inputs // 32).astype(np.float16)
+  scales = scales.astype(np.float32)
   w = storage.Blocks(
     jnp.asarray(rng.randint(-8, 8, shape), jnp.int8),
     jnp.asarray(scales),
