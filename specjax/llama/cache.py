@@ -10,6 +10,7 @@ import chex
 import flax.struct
 import jax
 import jax.numpy as jnp
+from jax import lax
 
 from specjax.llama import config as llama_config
 
@@ -81,6 +82,37 @@ def init(
     keys=jnp.zeros((*heads, config.head_dim, num_slots), dtype),
     values=jnp.zeros((*heads, num_slots, config.head_dim), dtype),
     length=jnp.zeros(batch, jnp.int32),
+  )
+
+
+def of_pass(new_kv: NewKV, lengths: jax.Array, num_slots: int) -> KVCache:
+  """A cache of the first tokens of a pass.
+
+  As `commit` to an empty cache, but nothing is scattered.
+
+  Args:
+    new_kv: of a pass over `T` tokens.
+    lengths: `[B]` int32, tokens of each row that count.
+    num_slots: `S`, at least the largest of the lengths.
+
+  Returns:
+    Their keys and values, and zeros behind them.
+  """
+  is_open = jnp.arange(num_slots) < lengths[:, None]
+
+  def slots(x, axis):
+    num_missing = num_slots - x.shape[axis]
+    widths = [(0, 0, 0)] * x.ndim
+    widths[axis] = (0, num_missing, 0)  # cuts what is too long
+    x = lax.pad(x, jnp.zeros((), x.dtype), widths)
+    shape = [1, len(is_open), *[1] * (x.ndim - 2)]
+    shape[axis] = num_slots
+    return jnp.where(is_open.reshape(shape), x, 0)
+
+  return KVCache(
+    keys=slots(new_kv.keys, axis=4),
+    values=slots(new_kv.values, axis=3),
+    length=lengths,
   )
 
 

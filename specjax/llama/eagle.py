@@ -211,6 +211,9 @@ def ordered(params: Params, order: str) -> Params:
   Args:
     params: of a head as it was made or read.
     order: of `storage.ORDERS`, best that of the verifier.
+
+  Raises:
+    ValueError: an unknown order.
   """
   # The output matrix is stored by token whatever the order.
   weights = {

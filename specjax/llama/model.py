@@ -262,11 +262,10 @@ def read(
   """
   # A cache has one slot at least; it is closed.
   closed = empty_cache(params, tokens.shape[0], 1)
-  hidden, taken, new_kv, order = _left_to_right(
+  hidden, taken, new_kv, _ = _left_to_right(
     params, tokens, closed, features=features
   )
-  cache = empty_cache(params, tokens.shape[0], num_slots)
-  return hidden, taken, llama_cache.commit(cache, new_kv, order, lengths)
+  return hidden, taken, llama_cache.of_pass(new_kv, lengths, num_slots)
 
 
 def empty_cache(

@@ -103,9 +103,6 @@ def ordered(
   Raises:
     ValueError: an unknown order.
   """
-  if order not in ORDERS:
-    raise ValueError(f'expected an order of {ORDERS}, got {order!r}')
-
   return {
     name: stack if stack.ndim < 3 else in_order(stack, order)
     for name, stack in stacks.items()
@@ -118,7 +115,12 @@ def in_order(w: Stored, order: str) -> Stored | Matrix:
   Args:
     w: `[in, out]`, or a stack of them.
     order: of `ORDERS`.
+
+  Raises:
+    ValueError: an unknown order.
   """
+  if order not in ORDERS:
+    raise ValueError(f'expected an order of {ORDERS}, got {order!r}')
   if order == 'in_out':
     return w
   out_in = jax.tree.map(lambda x: x.swapaxes(-1, -2), w)

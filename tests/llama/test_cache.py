@@ -55,6 +55,17 @@ def test_commit_is_its_slow_twin(seed):
     np.testing.assert_array_equal(array, twin)
 
 
+@pytest.mark.parametrize('num_slots', [4, T, S])
+def test_a_cache_of_a_pass_is_committed_to_an_empty_one(num_slots):
+  new_kv = random_new_kv(2)
+  lengths = jnp.asarray([0, 1, 3, 4], jnp.int32)
+  empty = llama_cache.init(CONFIG, B, num_slots, jnp.float32)
+  order = jnp.broadcast_to(jnp.arange(T), (B, T))
+  expected = llama_cache.commit(empty, new_kv, order, lengths)
+  got = llama_cache.of_pass(new_kv, lengths, num_slots)
+  jax.tree.map(np.testing.assert_array_equal, got, expected)
+
+
 def test_stash_writes_chosen_slots_and_drops_the_rest():
   cache, new_kv = random_cache(0, [1, 2, 3, 4]), random_new_kv(1)
   slots = np.tile([8, -1, 5, 9, 0, 1000], (B, 1))

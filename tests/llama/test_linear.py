@@ -58,7 +58,7 @@ def test_no_number_is_lost_to_the_order_of_products(order):
 
 def test_an_unknown_order_is_named():
   with pytest.raises(ValueError, match="expected an order of .*got 'up'"):
-    storage.ordered({}, 'up')
+    storage.ordered({'w': jnp.zeros((1, 2, 3))}, 'up')
 
 
 def stored(rng, num_outputs, num_inputs, form):
