@@ -42,20 +42,22 @@ def stored(name):
     return params.replace(weights=weights | {'layers': layers})
   if name == 'blocks':
     layers = {
-      name: in_blocks(stack) if stack.ndim == 3 else stack
+      name: in_blocks(stack, bits=4) if stack.ndim == 3 else stack
       for name, stack in weights['layers'].items()
     }
-    embed = in_blocks(weights['embed'])
+    embed = in_blocks(weights['embed'], bits=8)
     return params.replace(weights=weights | {'layers': layers, 'embed': embed})
   return params
 
 
-def in_blocks(matrix):
+def in_blocks(matrix, bits):
   """A stack `[L, in, out]` or a table `[V, E]`, in blocks along axis 1."""
   num_blocks = matrix.shape[1] // 32
   scales = jnp.full((len(matrix), num_blocks, *matrix.shape[2:]), 2.0**-8)
-  quants = jnp.round(matrix * 2**8).astype(jnp.int8)
-  return storage.Blocks(quants, scales)
+  if bits == 8:
+    return storage.Blocks(jnp.round(matrix * 2**8).astype(jnp.int8), scales)
+  pairs = jnp.round(jnp.abs(matrix[:, ::2]) * 2**8).astype(jnp.uint8)
+  return storage.Blocks(pairs, scales, scales)
 
 
 RUNS = {

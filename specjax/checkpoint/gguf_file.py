@@ -114,13 +114,11 @@ def _blocks(tensor):
     number = found[..., 2 * i : 2 * i + 2].copy().view(np.float16)
     return number[..., 0].astype(np.float32)
 
-  flat = lambda quants: quants.astype(np.int8).reshape(len(rows), -1)
   if kind == 'Q8_0':
-    return storage.Blocks(flat(found[..., 2:].view(np.int8)), half(0))
-  # A byte holds an input of the first half of a block, and one of the second.
-  pairs = found[..., 4:]
-  quants = np.concatenate([pairs & 15, pairs >> 4], axis=-1)
-  return storage.Blocks(flat(quants), half(0), half(1))
+    quants = found[..., 2:].view(np.int8).reshape(len(rows), -1)
+    return storage.Blocks(quants, half(0))
+  pairs = found[..., 4:].reshape(len(rows), -1)
+  return storage.Blocks(pairs, half(0), half(1))
 
 
 def _llama3_rope(config, divisors):

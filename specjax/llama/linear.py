@@ -188,12 +188,19 @@ def _sums(rows, matrices):
   one before.
   """
   sizes = [w.shape[0] for w in matrices]
-  size = min(*sizes, -(-sum(sizes) // _NUM_PLACES))
+  num_places = _NUM_PLACES
+  if len(rows) > _LOOP_ROWS // 2:
+    # Registers hold the numbers of a byte besides.
+    num_places //= max(map(_num_halves, matrices))
+  size = min(*sizes, -(-sum(sizes) // num_places))
   counts = [-(-num_outputs // size) for num_outputs in sizes]
   if len(matrices) > 1 and sum(counts) * len(rows) > _LOOP_SUMS:
     return [_sums(rows, [w])[0] for w in matrices]
-  pieces = [piece for w in matrices for piece in _pieces(w, size)]
-  terms = [piece * row for piece in pieces for row in rows]
+  terms = []
+  for w in matrices:
+    halves = _halves(rows, w)
+    for piece in _pieces(w, size):
+      terms += [sum(map(jnp.multiply, piece, row)) for row in halves]
   sums = lax.reduce(
     terms,
     [jnp.float32(0)] * len(terms),
@@ -210,12 +217,33 @@ def _sums(rows, matrices):
 
 
 def _pieces(w, size):
-  """Gives a matrix `[out, in]` in float32, so many outputs at a time."""
+  """Gives a matrix `[out, in]` in float32, so many outputs at a time.
+
+  Each comes as the halves that its bytes hold, `[out, in / 2]`, or whole.
+  """
   num_outputs = w.shape[0]
   for place in range(0, num_outputs, size):
     start = min(place, num_outputs - size)
     cut = lambda y, start=start: lax.slice_in_dim(y, start, start + size)
-    yield storage.values(jax.tree.map(cut, w)).astype(jnp.float32)
+    piece = jax.tree.map(cut, w)
+    if _num_halves(w) == 1:
+      yield [storage.values(piece).astype(jnp.float32)]
+    else:
+      yield [piece.half(number).reshape(size, -1) for number in range(2)]
+
+
+def _halves(rows, w):
+  """Returns each row as a piece of `w` comes, `[rows, halves, in / halves]`."""
+  num_halves = _num_halves(w)
+  if num_halves == 1:
+    return rows[:, None]
+  num_blocks = w.scales.shape[1]
+  blocked = rows.reshape(len(rows), num_blocks, num_halves, -1)
+  return _computed(blocked.swapaxes(1, 2).reshape(len(rows), num_halves, -1))
+
+
+def _num_halves(w):
+  return w.num_halves if isinstance(w, storage.Blocks) else 1
 
 
 def _entry(w, number):

@@ -26,8 +26,9 @@ class Blocks:
   most 8 bits and a scale 11; the sum is rounded once.
 
   Attributes:
-    quants: `[..., in, out]` or `[..., out, in]` int8; one a byte, since two in
-      a byte take longer to take apart than to read.
+    quants: `[..., in, out]` or `[..., out, in]` int8; or as uint8 and half as
+      many inputs: a byte holds, in 4 bits each, one of the first half of a
+      block and, as the higher bits, one of the second.
     scales: `[..., in / 32, out]` or `[..., out, in / 32]` float32; a file's
       float16 takes longer to widen than twice as many bytes to read.
     offsets: as the scales; None for 0.
@@ -40,12 +41,19 @@ class Blocks:
   @property
   def shape(self) -> tuple[int, ...]:
     """Of the matrix."""
-    return self.quants.shape
+    shape = list(self.quants.shape)
+    shape[self._axis] *= self.num_halves
+    return tuple(shape)
 
   @property
   def ndim(self) -> int:
     """Length of the shape."""
     return self.quants.ndim
+
+  @property
+  def num_halves(self) -> int:
+    """How many numbers a byte holds."""
+    return 2 if self.quants.dtype == jnp.uint8 else 1
 
   @property
   def dtype(self) -> jnp.dtype:
@@ -54,17 +62,35 @@ class Blocks:
 
   def values(self) -> jax.Array:
     """Returns the matrix in float32."""
-    # The axis of inputs is that on which there are fewer scales.
-    axis = self.ndim - 1
-    if self.scales.shape[axis] == self.shape[axis]:
-      axis -= 1
-    blocked = (*self.shape[:axis], -1, _BLOCK, *self.shape[axis + 1 :])
+    halves = [self.half(number) for number in range(self.num_halves)]
+    return jnp.stack(halves, self._axis + 1).reshape(self.shape)
+
+  def half(self, number: int) -> jax.Array:
+    """Returns the inputs of one half of each block in float32.
+
+    Args:
+      number: 0, or 1 where a byte holds two; else 0 stands for all.
+
+    Returns:
+      `[..., in / 32, 16, out]` or `[..., out, in / 32, 16]`, 32 where all.
+    """
+    axis = self._axis
+    quants = self.quants
+    if self.num_halves == 2:
+      quants = quants >> 4 if number else quants & 15
+    shape = quants.shape
+    blocked = (*shape[:axis], self.scales.shape[axis], -1, *shape[axis + 1 :])
     each = lambda x: jnp.expand_dims(x, axis + 1)
-    values = self.quants.astype(jnp.float32).reshape(blocked)
-    values = values * each(self.scales)
+    values = quants.astype(jnp.float32).reshape(blocked) * each(self.scales)
     if self.offsets is not None:
       values = values + each(self.offsets)
-    return values.reshape(self.shape)
+    return values
+
+  @property
+  def _axis(self):
+    """That of inputs; there are fewer scales on it than numbers."""
+    last = self.ndim - 1
+    return last - (self.scales.shape[last] == self.quants.shape[last])
 
 
 Stored = jax.Array | Blocks

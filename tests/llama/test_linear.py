@@ -2,6 +2,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import reference_blocks
 
 from specjax import programs
 from specjax.llama import linear, storage
@@ -64,20 +65,15 @@ def test_an_unknown_order_is_named():
 def stored(rng, num_outputs, num_inputs, form):
   """A matrix `[out, in]` as it is stored, and its values."""
   shape = (num_outputs, num_inputs)
-  if form != 'blocks':
+  if form not in reference_blocks.KINDS:
     w = jnp.asarray(rng.randn(*shape), form)
     return w, np.asarray(w, np.float64)
-  scales = rng.rand(num_outputs, num_inputs // 32).astype(np.float16)
-  scales = scales.astype(np.float32)
-  w = storage.Blocks(
-    jnp.asarray(rng.randint(-8, 8, shape), jnp.int8),
-    jnp.asarray(scales),
-    jnp.asarray(scales[::-1]),
-  )
-  return w, np.asarray(w.values(), np.float64)
+  return reference_blocks.random_blocks(rng, form, num_outputs, num_inputs)
 
 
-@pytest.mark.parametrize('form', ['float32', 'float16', 'bfloat16', 'blocks'])
+@pytest.mark.parametrize(
+  'form', ['float32', 'float16', 'bfloat16', 'Q4_1', 'Q8_0']
+)
 @pytest.mark.parametrize('num_outputs', [1, 3, 5, 8, 37])
 @pytest.mark.parametrize('shape', [(1,), (2, 3), (8,), (3, 4), (17,)])
 def test_loops_are_products(form, num_outputs, shape):
@@ -97,7 +93,7 @@ def test_loops_are_products(form, num_outputs, shape):
 
 
 @pytest.mark.parametrize('order', storage.ORDERS)
-@pytest.mark.parametrize('form', ['float32', 'blocks'])
+@pytest.mark.parametrize('form', ['float32', 'Q4_1', 'Q8_0'])
 @pytest.mark.parametrize('num_rows', [1, 4, 6, 12, 17])
 def test_matrices_of_one_input_share_a_loop(order, form, num_rows):
   rng = np.random.RandomState(3)

@@ -2,42 +2,31 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import reference_blocks
 
 from specjax.llama import linear, storage
 
 
-def random_blocks(seed, num_outputs, num_inputs, with_offsets=True):
-  """Blocks `[out, in]`, and their values by a loop over inputs in float64."""
-  rng = np.random.RandomState(seed)
-  quants = rng.randint(-128, 128, (num_outputs, num_inputs)).astype(np.int8)
-  of_blocks = (num_outputs, num_inputs // 32)
-  # A file has them in float16, so that products with numbers are exact.
-  scales, offsets = np.float32(np.float16(rng.randn(2, *of_blocks)))
-  if not with_offsets:
-    offsets = np.zeros_like(offsets)
-  values = np.empty(quants.shape)
-  for i in range(num_inputs):
-    scale, offset = (
-      x[:, i // 32].astype(np.float64) for x in (scales, offsets)
-    )
-    values[:, i] = scale * quants[:, i] + offset
-  stored = storage.Blocks(quants, scales, offsets if with_offsets else None)
-  return jax.tree.map(jnp.asarray, stored), values
+def random_blocks(seed, num_outputs, num_inputs, kind='Q4_1'):
+  return reference_blocks.random_blocks(
+    np.random.RandomState(seed), kind, num_outputs, num_inputs
+  )
 
 
-@pytest.mark.parametrize('with_offsets', [True, False])
-def test_values_are_scale_times_number_and_offset(with_offsets):
-  out_in, values = random_blocks(0, 3, 64, with_offsets)
+@pytest.mark.parametrize('kind', reference_blocks.KINDS)
+def test_values_are_scale_times_number_and_offset(kind):
+  out_in, values = random_blocks(0, 3, 64, kind)
   in_out = jax.tree.map(jnp.transpose, out_in)
   np.testing.assert_array_equal(out_in.values(), values.astype(np.float32))
   np.testing.assert_array_equal(in_out.values(), values.T.astype(np.float32))
   assert (in_out.shape, in_out.ndim, in_out.dtype) == ((64, 3), 2, jnp.float32)
 
 
+@pytest.mark.parametrize('kind', reference_blocks.KINDS)
 @pytest.mark.parametrize('order', storage.ORDERS)
 @pytest.mark.parametrize('num_rows', [1, 3])
-def test_products_are_those_of_the_values(order, num_rows):
-  layers = [random_blocks(seed, 5, 64) for seed in range(2)]
+def test_products_are_those_of_the_values(kind, order, num_rows):
+  layers = [random_blocks(seed, 5, 64, kind) for seed in range(2)]
   stored = [stored for stored, _ in layers]
   stack = jax.tree.map(lambda *x: jnp.stack(x).swapaxes(1, 2), *stored)
   x = np.random.RandomState(9).randn(1, num_rows, 64).astype(np.float32)
@@ -52,11 +41,12 @@ def test_products_are_those_of_the_values(order, num_rows):
     np.testing.assert_allclose(got, x @ values.T, rtol=1e-5, atol=1e-2)
 
 
+@pytest.mark.parametrize('kind', reference_blocks.KINDS)
 @pytest.mark.parametrize('num_rows', [1, 3])
 @pytest.mark.parametrize('chunk', [1, 4 * 32, 100 * 32])
-def test_rows_are_those_of_the_values(monkeypatch, num_rows, chunk):
+def test_rows_are_those_of_the_values(monkeypatch, kind, num_rows, chunk):
   monkeypatch.setattr(linear, '_CHUNK', chunk)
-  stored, values = random_blocks(2, 11, 32, with_offsets=False)
+  stored, values = random_blocks(2, 11, 32, kind)
   x = np.random.RandomState(3).randn(num_rows, 32).astype(np.float32)
   got = jax.jit(lambda x: linear.matmul_rows(x, stored))(x)
   np.testing.assert_allclose(got, x @ values.T, rtol=1e-5, atol=1e-2)
@@ -87,7 +77,7 @@ def test_masked_layers_are_zero(order):
 
 def test_bytes_are_those_that_one_product_reads():
   blocks, values = random_blocks(0, 3, 64)
-  assert storage.num_bytes(blocks) == 3 * 64 + 2 * 3 * 2 * 4
+  assert storage.num_bytes(blocks) == 3 * 64 / 2 + 2 * 3 * 2 * 4
   stack = jnp.asarray(values, jnp.float32)[None]
   for order in storage.ORDERS:
     stored = storage.ordered({'w': stack}, order)['w']
