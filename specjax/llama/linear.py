@@ -229,7 +229,7 @@ def _pieces(w, size):
     if _num_halves(w) == 1:
       yield [storage.values(piece).astype(jnp.float32)]
     else:
-      yield [piece.half(number).reshape(size, -1) for number in range(2)]
+      yield [piece.half(number) for number in range(2)]
 
 
 def _halves(rows, w):

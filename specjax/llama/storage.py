@@ -14,9 +14,6 @@ import jax.numpy as jnp
 
 ORDERS = ('in_out', 'out_in', 'both')
 
-# Inputs that share a scale.
-_BLOCK = 32
-
 
 @flax.struct.dataclass
 class Blocks:
@@ -62,29 +59,36 @@ class Blocks:
 
   def values(self) -> jax.Array:
     """Returns the matrix in float32."""
-    halves = [self.half(number) for number in range(self.num_halves)]
-    return jnp.stack(halves, self._axis + 1).reshape(self.shape)
+    numbers = self.quants
+    if self.num_halves == 2:
+      halves = jnp.expand_dims(self._blocked(numbers), self._axis + 1)
+      shape = [2 if i == self._axis + 1 else 1 for i in range(halves.ndim)]
+      shifts = jnp.array([0, 4], numbers.dtype).reshape(shape)
+      numbers = ((halves >> shifts) & 15).reshape(self.shape)
+    return self._scaled(numbers).reshape(self.shape)
 
   def half(self, number: int) -> jax.Array:
     """Returns the inputs of one half of each block in float32.
 
     Args:
-      number: 0, or 1 where a byte holds two; else 0 stands for all.
+      number: 0 or 1; a byte has to hold two.
 
     Returns:
-      `[..., in / 32, 16, out]` or `[..., out, in / 32, 16]`, 32 where all.
+      `[..., in / 2, out]` or `[..., out, in / 2]`.
     """
+    numbers = self.quants >> 4 if number else self.quants & 15
+    return self._scaled(numbers).reshape(self.quants.shape)
+
+  def _scaled(self, numbers):
+    each = lambda x: jnp.expand_dims(x, self._axis + 1)
+    values = self._blocked(numbers).astype(jnp.float32) * each(self.scales)
+    return values if self.offsets is None else values + each(self.offsets)
+
+  def _blocked(self, numbers):
+    """Parts the axis of inputs into blocks."""
     axis = self._axis
-    quants = self.quants
-    if self.num_halves == 2:
-      quants = quants >> 4 if number else quants & 15
-    shape = quants.shape
-    blocked = (*shape[:axis], self.scales.shape[axis], -1, *shape[axis + 1 :])
-    each = lambda x: jnp.expand_dims(x, axis + 1)
-    values = quants.astype(jnp.float32).reshape(blocked) * each(self.scales)
-    if self.offsets is not None:
-      values = values + each(self.offsets)
-    return values
+    before, after = numbers.shape[:axis], numbers.shape[axis + 1 :]
+    return numbers.reshape(*before, self.scales.shape[axis], -1, *after)
 
   @property
   def _axis(self):
