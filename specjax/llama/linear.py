@@ -118,7 +118,7 @@ def matmuls(
 
   def loop():
     stored = [_entry(w.out_in, number) for w, number in pairs]
-    return [y.astype(x.dtype) for y in _loop(_computed(x), stored)]
+    return [y.astype(x.dtype) for y in _loop(x, stored)]
 
   if not all(isinstance(w, storage.Matrix) for w, _ in pairs):
     return products()
@@ -167,7 +167,11 @@ def _product(x, w, number, after):
 
 def _loop(x, matrices):
   """`x wᵀ` of each in float32, in loops over the inputs."""
+  num_halves = _num_halves(matrices[0])
+  if any(_num_halves(w) != num_halves for w in matrices):
+    return [_loop(x, [w])[0] for w in matrices]
   rows = x.reshape(-1, x.shape[-1]).astype(jnp.float32)
+  rows = _computed(_halves(rows, num_halves))
   if len(rows) <= _LOOP_ROWS:
     found = _sums(rows, matrices)
   else:
@@ -183,6 +187,7 @@ def _loop(x, matrices):
 def _sums(rows, matrices):
   """`rows wᵀ` of each, in one loop for all rows where registers suffice.
 
+  Rows come as bytes of the matrices hold them, `[rows, halves, in / halves]`.
   Memory gives more to who reads in several places at a time.  They are as many
   pieces of the matrices, all of one size; the last of a matrix may overlap the
   one before.
@@ -191,16 +196,15 @@ def _sums(rows, matrices):
   num_places = _NUM_PLACES
   if len(rows) > _LOOP_ROWS // 2:
     # Registers hold the numbers of a byte besides.
-    num_places //= max(map(_num_halves, matrices))
+    num_places //= rows.shape[1]
   size = min(*sizes, -(-sum(sizes) // num_places))
   counts = [-(-num_outputs // size) for num_outputs in sizes]
   if len(matrices) > 1 and sum(counts) * len(rows) > _LOOP_SUMS:
     return [_sums(rows, [w])[0] for w in matrices]
-  terms = []
-  for w in matrices:
-    halves = _halves(rows, w)
-    for piece in _pieces(w, size):
-      terms += [sum(map(jnp.multiply, piece, row)) for row in halves]
+  pieces = [piece for w in matrices for piece in _pieces(w, size)]
+  terms = [
+    sum(map(jnp.multiply, halves, row)) for halves in pieces for row in rows
+  ]
   sums = lax.reduce(
     terms,
     [jnp.float32(0)] * len(terms),
@@ -219,7 +223,7 @@ def _sums(rows, matrices):
 def _pieces(w, size):
   """Gives a matrix `[out, in]` in float32, so many outputs at a time.
 
-  Each comes as the halves that its bytes hold, `[out, in / 2]`, or whole.
+  Each comes as what one half of its bytes holds and the other, or whole.
   """
   num_outputs = w.shape[0]
   for place in range(0, num_outputs, size):
@@ -232,14 +236,12 @@ def _pieces(w, size):
       yield [piece.half(number) for number in range(2)]
 
 
-def _halves(rows, w):
-  """Returns each row as a piece of `w` comes, `[rows, halves, in / halves]`."""
-  num_halves = _num_halves(w)
+def _halves(rows, num_halves):
+  """Returns the numbers that meet the same half of a byte side by side."""
   if num_halves == 1:
     return rows[:, None]
-  num_blocks = w.scales.shape[1]
-  blocked = rows.reshape(len(rows), num_blocks, num_halves, -1)
-  return _computed(blocked.swapaxes(1, 2).reshape(len(rows), num_halves, -1))
+  blocked = rows.reshape(len(rows), -1, num_halves, storage.BLOCK // num_halves)
+  return blocked.swapaxes(1, 2).reshape(len(rows), num_halves, -1)
 
 
 def _num_halves(w):

@@ -14,10 +14,13 @@ import jax.numpy as jnp
 
 ORDERS = ('in_out', 'out_in', 'both')
 
+# Inputs that share a scale.
+BLOCK = 32
+
 
 @flax.struct.dataclass
 class Blocks:
-  """A matrix, or a stack of them, in blocks of 32 inputs of an output.
+  """A matrix, or a stack of them, in blocks of `BLOCK` inputs of an output.
 
   `w_i = scale q_i + offset`.  The product is exact in float32, for `q` has at
   most 8 bits and a scale 11; the sum is rounded once.
