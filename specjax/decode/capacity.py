@@ -241,17 +241,18 @@ def _stated(tree):
   chances = jnp.where(is_child, jnp.exp(tree.log_q), 0.0)
   totals = _over_children(tree, chances)
   log_q = tree.log_q - jnp.log(jnp.maximum(totals, 1.0))[tree.parents]
-  log_q = jnp.where(is_child, log_q, -jnp.inf)
-  return log_q.at[tree_lib.ROOT].set(0.0)
+  return jnp.where(is_child, log_q, jnp.where(_is_root(tree), 0.0, -jnp.inf))
+
+
+def _is_root(tree):
+  return jnp.arange(len(tree.parents)) == tree_lib.ROOT
 
 
 def _over_children(tree, values):
   """`[N]` sums over the children of each node."""
-  return (
-    jnp.zeros_like(values)
-    .at[tree.parents]
-    .add(jnp.where(tree.parents == tree_lib.NO_PARENT, 0.0, values))
-  )
+  # A CPU scatters one number after the other.
+  is_child = tree.parents == jnp.arange(len(tree.parents))[:, None]
+  return jnp.sum(jnp.where(is_child, values, 0.0), axis=1)
 
 
 def _chances(trust, tree):
@@ -266,7 +267,7 @@ def _chances(trust, tree):
 def _compare(tree, verdict):
   """How often children came after nodes that were passed, and should have."""
   is_passed = jnp.arange(len(verdict.path)) < verdict.num_accepted
-  chances = jnp.exp(_stated(tree)).at[tree_lib.ROOT].set(0.0)
+  chances = jnp.where(_is_root(tree), 0.0, jnp.exp(_stated(tree)))
   stated = _over_children(tree, chances)[verdict.path]
   next_nodes = jax.vmap(functools.partial(tree_lib.child, tree))(
     verdict.path, verdict.tokens
