@@ -22,11 +22,13 @@ from specjax.llama import model as llama_model
 
 
 def pytest_configure(config):
-  """Makes a folder of programs, which workers and commands inherit."""
+  """Makes a folder of programs, which workers and commands share."""
   if not hasattr(config, 'workerinput'):  # else a worker of pytest-xdist
     programs = tempfile.TemporaryDirectory(prefix='specjax-programs-')
     os.environ['SPECJAX_TEST_PROGRAMS'] = programs.name
     config.add_cleanup(programs.cleanup)
+  folder = os.environ['SPECJAX_TEST_PROGRAMS']
+  jax.config.update('jax_compilation_cache_dir', folder)
 
 
 # They take longest.  Begun last, one of them would keep a worker when the
