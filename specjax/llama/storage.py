@@ -68,7 +68,7 @@ class Blocks:
       shape = [2 if i == self._axis + 1 else 1 for i in range(halves.ndim)]
       shifts = jnp.array([0, 4], numbers.dtype).reshape(shape)
       numbers = ((halves >> shifts) & 15).reshape(self.shape)
-    return self._scaled(numbers).reshape(self.shape)
+    return self._scaled(numbers)
 
   def half(self, number: int) -> jax.Array:
     """Returns the inputs of one half of each block in float32.
@@ -80,12 +80,14 @@ class Blocks:
       `[..., in / 2, out]` or `[..., out, in / 2]`.
     """
     numbers = self.quants >> 4 if number else self.quants & 15
-    return self._scaled(numbers).reshape(self.quants.shape)
+    return self._scaled(numbers)
 
   def _scaled(self, numbers):
     each = lambda x: jnp.expand_dims(x, self._axis + 1)
     values = self._blocked(numbers).astype(jnp.float32) * each(self.scales)
-    return values if self.offsets is None else values + each(self.offsets)
+    if self.offsets is not None:
+      values = values + each(self.offsets)
+    return values.reshape(numbers.shape)
 
   def _blocked(self, numbers):
     """Parts the axis of inputs into blocks."""
