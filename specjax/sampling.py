@@ -127,17 +127,17 @@ def laws(
   cuts = (sampling.top_k, sampling.top_p, sampling.min_p)
   scaled = lax.cond(
     jnp.any(filters.is_cut(*cuts) & ~greedy),
-    lambda x: filters.cut(x, *cuts),
+    lambda x: jnp.where(greedy, x, filters.cut(x, *cuts)),
     lambda x: x,
     scaled,
   )
+  reported = jax.nn.log_softmax(scaled)
   sampled = lax.cond(
     jnp.any(greedy),
-    lambda x: jnp.where(greedy, _one_hot_log(logits), jax.nn.log_softmax(x)),
-    jax.nn.log_softmax,
-    scaled,
+    lambda x: jnp.where(greedy, _one_hot_log(logits), x),
+    lambda x: x,
+    reported,
   )
-  reported = jnp.where(greedy, jax.nn.log_softmax(logits), sampled)
   return Laws(sampled, reported)
 
 

@@ -6,7 +6,7 @@ it; the longest matches are merged into one tree, in which frequent
 continuations gather the weight of all who state them:
 
     q(w) = sum over matches that go on with w of
-           3^m / (sum of 3^m over all) * (m + 1) / (m + 1 + |w|)
+           8^m / (sum of 8^m over all) * (m + 1) / (m + 1 + |w|)
 
 The second factor is Laplace's rule of succession: of a match that has held for
 `m` tokens the next one holds too with probability `(m + 1) / (m + 2)`, and so
@@ -29,8 +29,11 @@ from jax import lax
 
 from specjax.draft import base, merge
 
-# Weight of a match that is longer by one token.
-_WEIGHT_PER_TOKEN = 3.0
+# Weight of a match that is longer by one token.  Over 8900 tokens of SmolLM2, at
+# temperatures 0 and 1, 8 makes q most true, by -log q of what came or of what is
+# left over; with 3, trees of two nodes stated three quarters of what came.  What
+# they win differs by less than 1 % between 3 and 100.
+_WEIGHT_PER_TOKEN = 8.0
 # What stands around the texts of a corpus, and before the first token of all;
 # no match goes past either.
 _END = -1

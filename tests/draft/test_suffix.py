@@ -47,10 +47,10 @@ def slow_matches(text, corpus, depth, max_match):
 def slow_values(matches):
   """`q` of every continuation that a match states."""
   values = collections.Counter()
-  total = sum(3.0**size for size, _ in matches)
+  total = sum(8.0**size for size, _ in matches)
   for size, draft in matches:
     for depth in range(1, len(draft) + 1):
-      share = 3.0**size / total * (size + 1) / (size + 1 + depth)
+      share = 8.0**size / total * (size + 1) / (size + 1 + depth)
       values[tuple(draft[:depth])] += share
   return values
 
@@ -168,7 +168,7 @@ def test_frequent_continuations_come_before_late_ones():
 
 def test_a_longer_match_outweighs_two_short_ones():
   text = [5, 7, 2, 0, 7, 1, 9, 7, 1, 3, 5, 7]
-  words = reference_decode.words_of(propose([text], 8))
+  words = reference_decode.words_of(propose([text], 16))
   assert words.index((2,)) < words.index((1,))
 
 
