@@ -163,7 +163,14 @@ def sample(
     proposal = proposal.replace(log_q_full=told[at])
     everywhere = jnp.ones(num_texts, bool)
     path = rules.named(rule)(
-      trial_lib.Trial(proposal, laws_fn, seeds, lengths, everywhere)
+      trial_lib.Trial(
+        proposal,
+        laws_fn,
+        trial_lib.token_fn_of(laws_fn, seeds, lengths),
+        seeds,
+        lengths,
+        everywhere,
+      )
     )
     order = jnp.arange(_NUM_NODES)
     places = jnp.where(

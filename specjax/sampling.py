@@ -108,15 +108,8 @@ def laws(
   Raises:
     ValueError: edits without a history.
   """
-  if sampling.edits is not None:
-    if history is None:
-      raise ValueError(
-        'expected the history of every law, on which edits of logits depend, '
-        'got None'
-      )
-    logits = edits_lib.apply(logits, sampling.edits, history)
-    sampling = sampling.replace(edits=None)
-  logits = logits.astype(jnp.float32)
+  logits = _edited(logits, sampling, history)
+  sampling = sampling.replace(edits=None)
   lead = logits.shape[:-1]
   over_rows = lambda x: jnp.broadcast_to(
     x.reshape(x.shape + (1,) * (logits.ndim - x.ndim)), (*lead, 1)
@@ -220,14 +213,41 @@ def draw(
   Raises:
     ValueError: edits without a history.
   """
-  both = laws(logits, sampling, history)
-  tokens = choose(both.sampled, seeds, positions)
-  return tokens, at(both.reported, tokens)
+  logits = _edited(logits, sampling, history)
+  edited = sampling.replace(edits=None)
+
+  def by_noise():
+    both = laws(logits, edited)
+    tokens = choose(both.sampled, seeds, positions)
+    return tokens, at(both.reported, tokens)
+
+  # What `by_noise` comes to without noise, in a third of its time.
+  is_greedy = jnp.all(sampling.temperature == 0)
+  return lax.cond(is_greedy, lambda: _largest(logits), by_noise)
 
 
 def at(log_law: jax.Array, tokens: jax.Array) -> jax.Array:
   """Returns `[B]`: what each law `[B, V]` says of its token, `tokens [B]`."""
   return jnp.take_along_axis(log_law, tokens[:, None], axis=1)[:, 0]
+
+
+def _edited(logits, sampling, history):
+  """Logits as float32, after the edits that rows ask for."""
+  if sampling.edits is None:
+    return logits.astype(jnp.float32)
+  if history is None:
+    raise ValueError(
+      'expected the history of every law, on which edits of logits depend, '
+      'got None'
+    )
+  return edits_lib.apply(logits, sampling.edits, history)
+
+
+def _largest(logits):
+  """The first largest of logits `[B, V]`, and its log-probability."""
+  shifted = logits - jnp.max(logits, axis=-1, keepdims=True)
+  log_p = -jnp.log(jnp.sum(jnp.exp(shifted), axis=-1))
+  return _first_largest(logits)[..., 0], log_p
 
 
 def _one_hot_log(logits: jax.Array) -> jax.Array:

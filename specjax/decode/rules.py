@@ -43,13 +43,7 @@ def match(trial: trial_lib.Trial) -> tree_lib.Path:
   Returns:
     The path.
   """
-
-  def sample_fn(nodes, depth):
-    laws = trial.laws_fn(nodes)
-    tokens = trial.draw(laws.sampled, depth, noise_lib.USE_TOKEN)
-    return tokens, sampling_lib.at(laws.reported, tokens)
-
-  return tree_lib.walk(trial.proposal.tree, sample_fn, trial.active)
+  return tree_lib.walk(trial.proposal.tree, trial.token_fn, trial.active)
 
 
 def rejection(trial: trial_lib.Trial, *, replaced: bool) -> tree_lib.Path:

@@ -51,13 +51,18 @@ def verify(
   hidden, taken, new_kv = tree_pass(params.verifier, trees, cache, features)
 
   logits_fn = _logits_fn(params.verifier, hidden)
-
-  def laws_fn(nodes):
-    branch = None if history is None else _branch(history, trees, nodes)
-    return sampling_lib.laws(logits_fn(nodes), params.sampling, branch)
-
+  starts = cache.length + 1
+  branch = lambda nodes: (
+    None if history is None else _branch(history, trees, nodes)
+  )
+  laws_fn = lambda nodes: sampling_lib.laws(
+    logits_fn(nodes), params.sampling, branch(nodes)
+  )
+  token_fn = lambda nodes, depth: sampling_lib.draw(
+    logits_fn(nodes), params.sampling, seeds, starts + depth, branch(nodes)
+  )
   path = rule(
-    trial_lib.Trial(proposal, laws_fn, seeds, cache.length + 1, active)
+    trial_lib.Trial(proposal, laws_fn, token_fn, seeds, starts, active)
   )
   on_path = lambda x: jnp.take_along_axis(
     x, path.nodes[:, :, None, None], axis=1

@@ -14,7 +14,7 @@ on.  Suffix trees and automata serve the same end in SuffixDecoding (Oliaro et
 al. 2024, arXiv 2411.04975) and SAM decoding (Hu et al. 2024, arXiv 2411.10666).
 Here the text itself, which grows, is compared with its own end at every place;
 the corpus, which does not, is sorted beforehand by what stands before a place,
-so that a binary search ends among the longest matches.
+so that a search ends among the longest matches.
 """
 
 import functools
@@ -38,6 +38,8 @@ _WEIGHT_PER_TOKEN = 8.0
 # no match goes past either.
 _END = -1
 _NOTHING = -2
+# Places that a round of search in the corpus looks at.
+_TRIED = 32
 # The size of what is no match.
 _NO_MATCH = -1
 
@@ -196,23 +198,27 @@ def _in_corpus(texts, end, num_matches, depth):
 
 def _rank(texts, end):
   """The number of places in the corpus that belong before the text's end."""
-
-  def halve(_, bounds):
-    low, high = bounds
-    middle = (low + high) // 2
-    other = _before(texts.tokens, texts.places[middle], len(end))
-    first = jnp.argmax(other != end)
-    is_before = other[first] < end[first]
-    # Once the bounds have met they stay.
-    is_open = low < high
-    return (
-      jnp.where(is_open & is_before, middle + 1, low),
-      jnp.where(is_open & ~is_before, middle, high),
-    )
-
   num_places = texts.places.shape[0]
+
+  def narrow(_, bounds):
+    low, size = bounds
+    # It belongs behind some of them, and before all after those.
+    tried = low + size * jnp.arange(_TRIED) // _TRIED
+    places = texts.places[jnp.minimum(tried, num_places - 1)]
+    others = _before(texts.tokens, places, len(end))
+    first = jnp.argmax(others != end, axis=1)
+    other = jnp.take_along_axis(others, first[:, None], axis=1)[:, 0]
+    is_before = (other < end[first]) & (size > 0)
+    count = jnp.sum(is_before)
+    ends = jnp.append(tried, low + size)
+    new_low = jnp.where(count > 0, ends[count - 1] + 1, low)
+    return new_low, ends[count] - new_low
+
+  rounds = 1
+  while _TRIED**rounds <= num_places:
+    rounds += 1
   bounds = (jnp.int32(0), jnp.int32(num_places))
-  return lax.fori_loop(0, num_places.bit_length(), halve, bounds)[0]
+  return lax.fori_loop(0, rounds, narrow, bounds)[0]
 
 
 def _before(tokens, places, size):

@@ -58,9 +58,11 @@ def random_case():
 def run(rule, proposal, log_p, reported, seeds, starts, active, scale):
   """The path of a rule whose coins are scaled."""
   take = lambda x, nodes: jnp.take_along_axis(x, nodes[:, None, None], 1)[:, 0]
+  laws_fn = lambda n: sampling_lib.Laws(take(log_p, n), take(reported, n))
   trial = trial_lib.Trial(
     proposal,
-    lambda n: sampling_lib.Laws(take(log_p, n), take(reported, n)),
+    laws_fn,
+    trial_lib.token_fn_of(laws_fn, seeds, starts),
     seeds,
     starts,
     active,
@@ -168,6 +170,7 @@ def iterate(rule, log_p, log_q, told, tokens, lengths, seeds):
     trial_lib.Trial(
       proposal.replace(log_q_full=told[at]),
       laws_fn,
+      trial_lib.token_fn_of(laws_fn, seeds, lengths),
       seeds,
       lengths,
       jnp.ones(seeds.shape, bool),

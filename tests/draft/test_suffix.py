@@ -152,6 +152,20 @@ def test_the_order_of_the_corpus_is_that_of_its_prefixes():
   assert corpus.places.tolist() == sorted(places, key=backwards)
 
 
+# Kinds: fewer places than a round looks at, as many, many rounds; ends that
+# stand in the corpus and ends that do not; equal ones.
+@pytest.mark.parametrize('size', [1, 31, 32, 33, 1023, 1024, 1500])
+def test_an_end_belongs_behind_all_places_of_less(size):
+  rng = np.random.default_rng(size)
+  corpus = suffix.corpus([rng.integers(0, 3, size + 1).tolist()], VOCAB)
+  ends = np.asarray(suffix._before(corpus.tokens, corpus.places, 8))
+  others = rng.integers(0, 3, (50, 8), np.int32)
+  asked = np.concatenate([ends[rng.integers(0, size, 50)], others])
+  rank = jax.vmap(lambda end: suffix._rank(corpus, end))
+  wanted = [sum(tuple(x) < tuple(end) for x in ends) for end in asked]
+  np.testing.assert_array_equal(jax.jit(rank)(asked), wanted)
+
+
 def test_nothing_to_look_up_proposes_the_root_alone():
   corpus = suffix.corpus([[1, 2, 3]], VOCAB)
   tree = propose([[5], [3]], 8, corpus)
