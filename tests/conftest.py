@@ -1,13 +1,17 @@
 """Models that several tests share, and how programs are compiled."""
 
+import gc
 import importlib.util
 import os
 import tempfile
 
-# Tests compile much and run little of it.
+# Tests compile much and run little of it.  One module a program: another core
+# has tests of its own.
 os.environ.setdefault(
   'XLA_FLAGS',
-  '--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false',
+  '--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false'
+  ' --xla_cpu_parallel_codegen_split_count=1'
+  ' --xla_llvm_disable_expensive_passes=true',
 )
 # They trust no program that another run left behind.
 os.environ.pop('JAX_COMPILATION_CACHE_DIR', None)
@@ -23,6 +27,8 @@ from specjax.llama import model as llama_model
 
 def pytest_configure(config):
   """Makes a folder of programs, which workers and commands share."""
+  # Tracing leaves many objects that live on, among which little is rubbish.
+  gc.set_threshold(100_000, 50, 100)
   if not hasattr(config, 'workerinput'):  # else a worker of pytest-xdist
     programs = tempfile.TemporaryDirectory(prefix='specjax-programs-')
     os.environ['SPECJAX_TEST_PROGRAMS'] = programs.name
