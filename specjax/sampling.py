@@ -1,11 +1,11 @@
 """Logits, sampling parameters and noise become the sampled law and its token.
 
 Baseline decoding, tree verification and the entropy estimators call the same
-two functions, so that they speak of one law: `laws` turns logits into the law
-that is sampled (`log_law` gives that one alone), `choose` draws a token from
-it under the noise of its position.  Whoever needs the token at a position
-therefore finds the same one, whatever the tree, the capacity or the neighbours
-in the batch.
+functions, so that they speak of one law: `laws` turns logits into the law that
+is sampled (`log_law` gives that one alone), `choose` draws a token from it
+under the noise of its position, `draw` does both, and less where no row asks
+for noise.  Whoever needs the token at a position therefore finds the same one,
+whatever the tree, the capacity or the neighbours in the batch.
 """
 
 from typing import NamedTuple
@@ -214,14 +214,14 @@ def draw(
     ValueError: edits without a history.
   """
   logits = _edited(logits, sampling, history)
-  edited = sampling.replace(edits=None)
+  sampling = sampling.replace(edits=None)
 
   def by_noise():
-    both = laws(logits, edited)
+    both = laws(logits, sampling)
     tokens = choose(both.sampled, seeds, positions)
     return tokens, at(both.reported, tokens)
 
-  # What `by_noise` comes to without noise, in a third of its time.
+  # At temperature 0 it comes to this, in a third of the time.
   is_greedy = jnp.all(sampling.temperature == 0)
   return lax.cond(is_greedy, lambda: _largest(logits), by_noise)
 

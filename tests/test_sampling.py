@@ -55,6 +55,32 @@ def test_ties_at_the_cut_are_kept_and_argmax_takes_the_first():
   assert sampling.choose(greedy, jnp.uint32([3]), jnp.int32([9])) == 1
 
 
+def test_greedy_rows_draw_alone_what_they_draw_beside_others():
+  logits = 3 * np.random.default_rng(1).normal(size=(6, 40)).astype(np.float32)
+  logits[1, [7, 9]] = 20.0
+  # Kept apart by one step of rounding; tokens that cannot be.
+  logits[2, [4, 30]] = np.nextafter(np.float32(9), np.float32(0)), 9.0
+  logits[3, 5:] = -np.inf
+  alone = sampling.draw(
+    logits, sampling.make(6, 0.0), jnp.arange(6), jnp.arange(6)
+  )
+  beside = sampling.draw(
+    np.concatenate([logits, logits[:1]]),
+    jax.tree.map(
+      lambda *x: jnp.concatenate(x),
+      sampling.make(6, 0.0),
+      sampling.make(1, 1.0),
+    ),
+    jnp.arange(7),
+    jnp.arange(7),
+  )
+  np.testing.assert_array_equal(alone[0], np.argmax(logits, axis=1))
+  np.testing.assert_array_equal(alone[0], beside[0][:6])
+  p = np.exp(logits.astype(float) - logits.max(axis=1, keepdims=True))
+  np.testing.assert_allclose(alone[1], -np.log(p.sum(axis=1)), atol=1e-6)
+  np.testing.assert_allclose(alone[1], beside[1][:6], atol=1e-6)
+
+
 @pytest.mark.parametrize(
   'wrong',
   [

@@ -23,7 +23,9 @@ DRAFTERS = ('lookup', 'bigram', 'eagle', 'oracle')
 NUM_NEW = 20
 
 # This model runs longer than its programs compile.
-XLA_FLAGS = '--xla_backend_optimization_level=1'
+XLA_FLAGS = (
+  '--xla_backend_optimization_level=1 --xla_cpu_parallel_codegen_split_count=1'
+)
 
 
 @pytest.fixture(scope='module')
