@@ -166,7 +166,9 @@ def sample(
       trial_lib.Trial(
         proposal,
         laws_fn,
-        trial_lib.token_fn_of(laws_fn, seeds, lengths),
+        lambda nodes, depth: sampling_lib.draw_from(
+          laws_fn(nodes), seeds, lengths + depth
+        ),
         seeds,
         lengths,
         everywhere,

@@ -216,14 +216,29 @@ def draw(
   logits = _edited(logits, sampling, history)
   sampling = sampling.replace(edits=None)
 
-  def by_noise():
-    both = laws(logits, sampling)
-    tokens = choose(both.sampled, seeds, positions)
-    return tokens, at(both.reported, tokens)
+  # At temperature 0 the largest is what is drawn, in a third of the time.
+  return lax.cond(
+    jnp.all(sampling.temperature == 0),
+    lambda: _largest(logits),
+    lambda: draw_from(laws(logits, sampling), seeds, positions),
+  )
 
-  # At temperature 0 it comes to this, in a third of the time.
-  is_greedy = jnp.all(sampling.temperature == 0)
-  return lax.cond(is_greedy, lambda: _largest(logits), by_noise)
+
+def draw_from(
+  both: Laws, seeds: jax.Array, positions: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+  """Draws as `draw` does, from laws that are known.
+
+  Args:
+    both: laws `[B, V]` after the same places.
+    seeds: `[B]` uint32 request seeds.
+    positions: `[B]` absolute positions of the tokens to draw.
+
+  Returns:
+    `[B]` int32 tokens, and what the reported laws say of them, `[B]` in nats.
+  """
+  tokens = choose(both.sampled, seeds, positions)
+  return tokens, at(both.reported, tokens)
 
 
 def at(log_law: jax.Array, tokens: jax.Array) -> jax.Array:

@@ -11,9 +11,6 @@ from specjax import sampling as sampling_lib
 from specjax.draft import base
 from specjax.trees import tree as tree_lib
 
-LawsFn = Callable[[jax.Array], sampling_lib.Laws]
-TokenFn = Callable[[jax.Array, jax.Array], tuple[jax.Array, jax.Array]]
-
 
 class Trial(NamedTuple):
   """A batch of trees, the verifier's laws and the noise.
@@ -23,15 +20,15 @@ class Trial(NamedTuple):
     laws_fn: from one node of each row, `[B]`, to the verifier's laws after
       them, `[B, V]`.
     token_fn: `(nodes [B], depth []) -> (tokens [B], log_p [B])`, what plain
-      decoding says after nodes; see `token_fn_of`.
+      decoding says after nodes.
     seeds: `[B]` uint32 request seeds.
     starts: `[B]` absolute position of the first token that may be added.
     active: `[B]` bool; other rows emit nothing.
   """
 
   proposal: base.Proposal
-  laws_fn: LawsFn
-  token_fn: TokenFn
+  laws_fn: Callable[[jax.Array], sampling_lib.Laws]
+  token_fn: Callable[[jax.Array, jax.Array], tuple[jax.Array, jax.Array]]
   seeds: jax.Array
   starts: jax.Array
   active: jax.Array
@@ -83,22 +80,3 @@ class Trial(NamedTuple):
       use: what the draw is for.
     """
     return sampling_lib.choose(log_law, self.seeds, self.starts + depth, use)
-
-
-def token_fn_of(
-  laws_fn: LawsFn, seeds: jax.Array, starts: jax.Array
-) -> TokenFn:
-  """Returns the `token_fn` of a `Trial` whose laws are all that is known.
-
-  Args:
-    laws_fn: as in `Trial`.
-    seeds: `[B]` uint32 request seeds.
-    starts: `[B]` absolute position of the first token that may be added.
-  """
-
-  def token_fn(nodes, depth):
-    laws = laws_fn(nodes)
-    tokens = sampling_lib.choose(laws.sampled, seeds, starts + depth)
-    return tokens, sampling_lib.at(laws.reported, tokens)
-
-  return token_fn

@@ -62,7 +62,7 @@ def run(rule, proposal, log_p, reported, seeds, starts, active, scale):
   trial = trial_lib.Trial(
     proposal,
     laws_fn,
-    trial_lib.token_fn_of(laws_fn, seeds, starts),
+    lambda n, depth: sampling_lib.draw_from(laws_fn(n), seeds, starts + depth),
     seeds,
     starts,
     active,
@@ -170,7 +170,9 @@ def iterate(rule, log_p, log_q, told, tokens, lengths, seeds):
     trial_lib.Trial(
       proposal.replace(log_q_full=told[at]),
       laws_fn,
-      trial_lib.token_fn_of(laws_fn, seeds, lengths),
+      lambda nodes, depth: sampling_lib.draw_from(
+        laws_fn(nodes), seeds, lengths + depth
+      ),
       seeds,
       lengths,
       jnp.ones(seeds.shape, bool),
